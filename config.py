@@ -1,0 +1,253 @@
+"""Settings: an environment variable beats config.toml, which beats the default.
+
+`Config` is the whole list: each field has a key of config.toml, an environment variable, a
+default and a rule. `Config.load` reads them once, checks them, and refuses a key that it does
+not know, so that a misspelt setting is an error at start and not a surprise later.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import timestamps
+from errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent
+HOME = "~/.hermes/memory"
+
+PLACEHOLDERS = (
+    *("anything", "something", "test", "testing", "foo", "bar", "baz", "foobar", "foo bar"),
+    *("placeholder", "dummy", "demo", "sample", "example", "hello world"),
+    *("?", ".", "q", "x"),
+)
+"""Queries that agents send to try a tool out: 15 words and phrases, 4 single characters."""
+
+LANES = ("vector", "graph", "meta", "entity")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its place in config.toml, its variables, and what it may be."""
+
+    key: str
+    parse: Callable[[Any], Any]
+    allowed: str
+    legacy: str = ""
+    """The key of older files that means the same."""
+    also: str = ""
+    """A variable that means the same, after the one made from the key."""
+
+    @property
+    def variable(self) -> str:
+        """`server.port` is MNELO_MEMORY_SERVER_PORT."""
+        return "MNELO_MEMORY_" + self.key.replace(".", "_").upper()
+
+
+def _setting(
+    key: str,
+    default: Any,
+    parse: Callable[[Any], Any],
+    allowed: str,
+    *,
+    legacy: str = "",
+    also: str = "",
+) -> Any:
+    setting = Setting(key, parse, allowed, legacy, also)
+    return field(default=default, metadata={"setting": setting})
+
+
+# --- Rules: each takes what TOML or a variable holds and returns the value, or ValueError ---
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value.strip()
+
+
+def _path(value: Any) -> Path:
+    return Path(_text(value)).expanduser()
+
+
+def _zone(value: Any) -> str:
+    name = _text(value)
+    try:
+        timestamps.zone(name)
+    except (KeyError, OSError) as error:
+        raise ValueError from error
+    return name
+
+
+def _flag(value: Any) -> bool:
+    words = {"true": True, "1": True, "yes": True, "on": True}
+    words |= {"false": False, "0": False, "no": False, "off": False}
+    if str(value).lower() not in words:
+        raise ValueError
+    return words[str(value).lower()]
+
+
+def _whole(low: int, high: int) -> tuple[Callable[[Any], int], str]:
+    def parse(value: Any) -> int:
+        if isinstance(value, bool) or not low <= int(str(value)) <= high:
+            raise ValueError
+        return int(str(value))
+
+    return parse, f"a whole number from {low} to {high}"
+
+
+def _number(low: float, high: float) -> tuple[Callable[[Any], float], str]:
+    def parse(value: Any) -> float:
+        # A NaN fails every comparison, so it is refused here as well.
+        if isinstance(value, bool) or not low <= float(value) <= high:
+            raise ValueError
+        return float(value)
+
+    return parse, f"a number from {low:g} to {high:g}"
+
+
+def _choice(*options: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        for option in options:
+            if _text(value).lower() == option.lower():
+                return option
+        raise ValueError
+
+    return parse
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    """A list of TOML, or in a variable words separated by commas."""
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise ValueError
+    return tuple(item.strip() for item in items if item.strip())
+
+
+def _lanes(value: Any) -> tuple[str, ...]:
+    lanes = _words(value)
+    if not lanes or not set(lanes) <= set(LANES):
+        raise ValueError
+    return tuple(lane for lane in LANES if lane in lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Every setting, read and checked once; `server_port` is [server] port in config.toml."""
+
+    home: Path
+    timezone: str = _setting(
+        "timezone", "local", _zone, "local, utc or a zone such as Asia/Shanghai"
+    )
+    warm_up_embedder: bool = _setting("warm_up_embedder", True, _flag, "true or false")
+    debug: bool = _setting("debug", False, _flag, "true or false")
+    database_path: Path = _setting(
+        "database.path", Path("memory.db"), _path, "a file path", also="MNELO_MEMORY_DB_PATH"
+    )
+    database_busy_seconds: float = _setting("database.busy_seconds", 5.0, *_number(0.1, 600))
+    database_synchronous: str = _setting(
+        "database.synchronous", "NORMAL", _choice("NORMAL", "FULL"), "NORMAL or FULL"
+    )
+    database_cache_mb: int = _setting("database.cache_mb", 64, *_whole(8, 4096))
+    embedder_model: str = _setting(
+        "embedder.model", "auto", _text, "auto, none, offline or a name", legacy="embedder_model"
+    )
+    embedder_dim: int = _setting("embedder.dim", 0, *_whole(0, 8192), legacy="embedder_dim")
+    embedder_threads: int = _setting("embedder.threads", 1, *_whole(1, 64))
+    embedder_wait_seconds: float = _setting("embedder.wait_seconds", 3.0, *_number(0, 60))
+    embedder_cache_dir: Path | None = _setting("embedder.cache_dir", None, _path, "a folder path")
+    server_host: str = _setting("server.host", "127.0.0.1", _text, "a host name or address")
+    server_port: int = _setting("server.port", 8086, *_whole(1, 65535))
+    server_allow_remote: bool = _setting("server.allow_remote", False, _flag, "true or false")
+    auth_token_file: Path | None = _setting("auth.token_file", None, _path, "a file path")
+    recall_lanes: tuple[str, ...] = _setting(
+        "recall.lanes", LANES, _lanes, "a list of " + ", ".join(LANES)
+    )
+    recall_concurrent: bool = _setting("recall.concurrent", True, _flag, "true or false")
+    recall_rrf_k: int = _setting("recall.rrf_k", 60, *_whole(1, 1000))
+    recall_lane_depth: int = _setting("recall.lane_depth", 20, *_whole(1, 1000))
+    recall_stock_boost: float = _setting("recall.stock_boost", 0.05, *_number(0, 1))
+    recall_placeholders: tuple[str, ...] = _setting(
+        "recall.placeholders", PLACEHOLDERS, _words, "a list of words"
+    )
+    limits_content_bytes: int = _setting("limits.content_bytes", 65536, *_whole(1, 1 << 24))
+    limits_query_bytes: int = _setting("limits.query_bytes", 4096, *_whole(1, 65536))
+    limits_top_k: int = _setting("limits.top_k", 100, *_whole(1, 1000))
+    limits_hops: int = _setting("limits.hops", 5, *_whole(1, 10))
+    limits_graph_nodes: int = _setting("limits.graph_nodes", 1000, *_whole(1, 10000))
+    limits_fan_out: int = _setting("limits.fan_out", 50, *_whole(1, 10000))
+    limits_request_bytes: int = _setting("limits.request_bytes", 1 << 20, *_whole(1024, 1 << 28))
+
+    @classmethod
+    def load(cls, env: Mapping[str, str] = os.environ, **overrides: Any) -> "Config":
+        """Read the settings of `env` and config.toml; an override that is not None beats both.
+
+        Raises ConfigError naming the key, its value and what is allowed.
+        """
+        home = Path(env.get("MNELO_HOME") or env.get("MNELO_MEMORY_DIR") or HOME)
+        home = home.expanduser().absolute()
+        file = Path(env.get("MNELO_MEMORY_CONFIG") or home / "config.toml").expanduser()
+        table = _read(file, required=bool(env.get("MNELO_MEMORY_CONFIG")))
+        values: dict[str, Any] = {"database_path": home / "memory.db"}
+        for name, setting in SETTINGS.items():
+            if overrides.get(name) is not None:
+                values[name] = _checked(setting, overrides[name], setting.key)
+            elif found := _find(setting, env, table, file):
+                values[name] = _checked(setting, *found)
+        return cls(home=home, **values)
+
+
+SETTINGS: dict[str, Setting] = {
+    each.name: each.metadata["setting"] for each in fields(Config) if "setting" in each.metadata
+}
+"""Every setting by its name in Config."""
+
+
+def _find(
+    setting: Setting, env: Mapping[str, str], table: dict[str, Any], file: Path
+) -> tuple[Any, str] | None:
+    """The value that was set, and where; a variable comes before config.toml."""
+    for variable in (setting.variable, setting.also):
+        if variable and env.get(variable):
+            return env[variable], variable
+    for key in (setting.key, setting.legacy):
+        if key in table:
+            return table[key], f"{key} ({file})"
+    return None
+
+
+def _checked(setting: Setting, value: Any, place: str) -> Any:
+    try:
+        return setting.parse(value)
+    except (ValueError, TypeError, OverflowError):
+        raise ConfigError("config.wrong", key=place, value=value, allowed=setting.allowed) from None
+
+
+def _read(file: Path, *, required: bool) -> dict[str, Any]:
+    """config.toml as one flat table of known keys; `[main]` and the top level are the same."""
+    try:
+        table = tomllib.loads(file.read_text("utf-8-sig"))
+    except FileNotFoundError:
+        if required:
+            raise ConfigError("config.missing", file=file) from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError("config.unreadable", file=file, error=error) from None
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            prefix = "" if name == "main" else f"{name}."
+            flat |= {prefix + key: inner for key, inner in value.items()}
+        else:
+            flat[name] = value
+    known = {key for setting in SETTINGS.values() for key in (setting.key, setting.legacy)}
+    if unknown := sorted(set(flat) - known):
+        raise ConfigError("config.unknown", file=file, key=unknown[0])
+    return flat

@@ -1,0 +1,97 @@
+"""What Memory's public methods return: plain dictionaries with these keys."""
+
+from typing import Any, Literal, TypedDict
+
+from typing_extensions import NotRequired
+
+Lane = Literal["vector", "graph", "meta", "entity"]
+
+
+class Similar(TypedDict):
+    """A live memory that says nearly the same; similarity is the cosine, -1 to 1."""
+
+    chunk_id: str
+    similarity: float
+
+
+class Remembered(TypedDict):
+    chunk_id: str
+    status: Literal["stored", "exists"]
+    entities: list[str]
+    embedding: Literal["stored", "pending", "off"]
+    similar: NotRequired[list[Similar]]
+
+
+class Hit(TypedDict):
+    """A recalled memory, or an entity (chunk_id is then "entity:<id>")."""
+
+    chunk_id: str
+    content: str
+    source: str
+    timestamp: str
+    importance: float
+    method: Lane
+    """The lane that ranked it best."""
+    lanes: dict[Lane, int]
+    """Its rank in each lane that found it, from 1."""
+    score: float
+    rrf_score: float
+    similarity: NotRequired[float]
+    """Cosine, -1 to 1, when the vector lane saw it."""
+    distance: NotRequired[float]
+    """L2 distance of the unit vectors, 0 to 2."""
+    entity_id: NotRequired[str]
+    entity_name: NotRequired[str]
+    entity_kind: NotRequired[str]
+    truncated: NotRequired[bool]
+    explain: NotRequired[dict[str, Any]]
+
+
+class Recalled(TypedDict):
+    hits: list[Hit]
+    notice: NotRequired[str]
+
+
+class Related(TypedDict):
+    relation_id: int
+    status: str
+    """"stored", "stored, already over", "updated" or "exists"."""
+
+
+class Forgotten(TypedDict):
+    forgotten: int
+    edges_invalidated: int
+
+
+class Updated(TypedDict):
+    new_chunk_id: str
+    supersedes: str
+    status: Literal["updated", "unchanged"]
+
+
+class Node(TypedDict):
+    id: str
+    kind: str
+    name: str
+    summary: str
+    hops: int
+
+
+class Edge(TypedDict):
+    id: int
+    source_id: str
+    target_id: str
+    relation: str
+    weight: float
+    properties: dict[str, Any]
+    valid_from: str
+    valid_until: str | None
+    evidence_chunk_id: str | None
+
+
+class Graph(TypedDict):
+    nodes: list[Node]
+    edges: list[Edge]
+    asof: str
+    truncated: bool
+    total_nodes: int

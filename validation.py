@@ -1,0 +1,428 @@
+"""What each tool accepts: one table that yields the JSON schemas and does the checking.
+
+A kind knows its schema and reads a value: it returns what Memory works with or raises
+InvalidInput, one line that names the argument and what is allowed. Harmless spellings are
+understood (null or "" for "not given", "5" for 5, a JSON string for a list or an object);
+everything else is refused, and nothing is clamped in silence.
+"""
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from typing import Any, Protocol
+
+import timestamps
+from config import Config
+from errors import InvalidInput
+from mnelo_locale import message
+
+Schema = dict[str, Any]
+
+STRATEGIES = ("rrf", "vector_only", "graph_only", "meta_only", "entity_only")
+TARGETS = ("chunk", "entity", "relation")
+
+
+class Kind(Protocol):
+    """One kind of value."""
+
+    def schema(self) -> Schema: ...
+
+    def read(self, name: str, value: Any) -> Any:
+        """The checked value of the argument `name`; InvalidInput where it has none."""
+
+
+def _wrong(name: str, value: Any, wanted: str, **bounds: Any) -> InvalidInput:
+    got = json.dumps(value, ensure_ascii=False, default=repr)
+    got = got if len(got) <= 60 else got[:57] + "..."
+    return InvalidInput("input.wrong", name=name, wanted=message(wanted, **bounds), got=got)
+
+
+# --- Kinds -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Free text, kept as it is; only lone surrogates, which no file can hold, are replaced."""
+
+    max_bytes: int
+
+    def schema(self) -> Schema:
+        return {"type": "string"}
+
+    def read(self, name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise _wrong(name, value, "wanted.text")
+        text = re.sub("[\ud800-\udfff]", "\ufffd", value)
+        size = len(text.encode())
+        if size > self.max_bytes:
+            raise InvalidInput("input.long", name=name, size=size, limit=self.max_bytes)
+        if not _visible(text):
+            raise InvalidInput("input.blank", name=name)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A short label without control characters, trimmed."""
+
+    max_chars: int
+
+    def schema(self) -> Schema:
+        return {"type": "string", "maxLength": self.max_chars}
+
+    def read(self, name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            raise _wrong(name, value, "wanted.text")
+        if any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in value):
+            raise InvalidInput("input.control", name=name)
+        text = value.strip()
+        if not text:
+            raise InvalidInput("input.blank", name=name)
+        if len(text) > self.max_chars:
+            raise InvalidInput("input.chars", name=name, size=len(text), limit=self.max_chars)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """An id in its one spelling: NFKC, outer space trimmed, inner runs of space made one."""
+
+    def schema(self) -> Schema:
+        return {"type": "string"}
+
+    def read(self, name: str, value: Any) -> str:
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        text = Name(256).read(name, value)
+        return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    low: float
+    high: float
+
+    def schema(self) -> Schema:
+        return {"type": "number", "minimum": self.low, "maximum": self.high}
+
+    def read(self, name: str, value: Any) -> float:
+        number = _number(value)
+        if number is None or not self.low <= number <= self.high:
+            raise _wrong(name, value, "wanted.number", low=self.low, high=self.high)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    low: int
+    high: int
+
+    def schema(self) -> Schema:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+    def read(self, name: str, value: Any) -> int:
+        number = _number(value)
+        if number is None or number % 1 or not self.low <= number <= self.high:
+            raise _wrong(name, value, "wanted.integer", low=self.low, high=self.high)
+        return int(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    def schema(self) -> Schema:
+        return {"type": "boolean"}
+
+    def read(self, name: str, value: Any) -> bool:
+        words = {"true": True, "false": False}
+        if isinstance(value, bool):
+            return value
+        if not isinstance(value, str) or value.strip().lower() not in words:
+            raise _wrong(name, value, "wanted.flag")
+        return words[value.strip().lower()]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    options: tuple[str, ...]
+
+    def schema(self) -> Schema:
+        return {"type": "string", "enum": list(self.options)}
+
+    def read(self, name: str, value: Any) -> str:
+        if value not in self.options:
+            raise _wrong(name, value, "wanted.choice", options=", ".join(self.options))
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time, read into the stored form; see timestamps.parse for what a bare date means."""
+
+    home: tzinfo
+    date_means: timestamps.Bound = "start"
+
+    def schema(self) -> Schema:
+        return {"type": "string"}
+
+    def read(self, name: str, value: Any) -> str:
+        try:
+            return timestamps.parse(value, self.home, date_means=self.date_means)
+        except (ValueError, TypeError, AttributeError):
+            raise _wrong(name, value, "wanted.time") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list of one kind of thing."""
+
+    item: Kind
+    max_items: int = 200
+
+    def schema(self) -> Schema:
+        return {"type": "array", "items": self.item.schema()}
+
+    def read(self, name: str, value: Any) -> list[Any]:
+        items = _from_json(value)
+        if not isinstance(items, (list, tuple)):
+            raise _wrong(name, value, "wanted.list")
+        if len(items) > self.max_items:
+            raise InvalidInput("input.items", name=name, size=len(items), limit=self.max_items)
+        return [self.item.read(f"{name}[{at}]", item) for at, item in enumerate(items)]
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """A free JSON object."""
+
+    max_bytes: int = 16384
+
+    def schema(self) -> Schema:
+        return {"type": "object"}
+
+    def read(self, name: str, value: Any) -> dict[str, Any]:
+        table = _from_json(value)
+        if not isinstance(table, dict):
+            raise _wrong(name, value, "wanted.object")
+        try:
+            text = json.dumps(table, ensure_ascii=False, allow_nan=False)
+            size = len(text.encode())
+        except (ValueError, TypeError, RecursionError):
+            raise InvalidInput("input.json", name=name) from None
+        if size > self.max_bytes:
+            raise InvalidInput("input.long", name=name, size=size, limit=self.max_bytes)
+        return dict(json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A named value of a tool or an object; one without `required` has a default."""
+
+    kind: Kind
+    doc: str = ""
+    default: Any = None
+    required: bool = False
+
+    def schema(self) -> Schema:
+        schema = self.kind.schema()
+        if self.doc:
+            schema["description"] = self.doc
+        if self.default is not None and not callable(self.default):
+            schema["default"] = self.default
+        return schema
+
+    def read(self, name: str, value: Any) -> Any:
+        if not self.required and (value is None or (isinstance(value, str) and not value.strip())):
+            return self.default() if callable(self.default) else self.default
+        return self.kind.read(name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object of known arguments; `plain` turns a bare string into one."""
+
+    fields: Mapping[str, Argument]
+    plain: Callable[[str], dict[str, Any]] | None = None
+
+    def schema(self) -> Schema:
+        return {
+            "type": "object",
+            "properties": {name: field.schema() for name, field in self.fields.items()},
+            "required": [name for name, field in self.fields.items() if field.required],
+        }
+
+    def read(self, name: str, value: Any) -> dict[str, Any]:
+        table = _from_json(value)
+        if self.plain and isinstance(value, str) and not isinstance(table, dict):
+            table = self.plain(value)
+        if not isinstance(table, dict):
+            raise _wrong(name, value, "wanted.object")
+        self.refuse_unknown(name, table)
+        return {
+            key: field.read(f"{name}.{key}", _given(f"{name}.{key}", field, table.get(key)))
+            for key, field in self.fields.items()
+        }
+
+    def refuse_unknown(self, name: str, table: Mapping[Any, Any]) -> None:
+        if unknown := sorted({str(key) for key in table} - set(self.fields)):
+            allowed = ", ".join(self.fields) or "-"
+            raise InvalidInput(
+                "input.unknown", name=name, unknown=", ".join(unknown)[:200], allowed=allowed
+            )
+
+
+def _given(name: str, argument: Argument, value: Any) -> Any:
+    if argument.required and value is None:
+        raise InvalidInput("input.missing", name=name)
+    return value
+
+
+def _number(value: Any) -> float | None:
+    """The finite number that `value` is or spells; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _from_json(value: Any) -> Any:
+    """What a string of JSON says; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _visible(text: str) -> bool:
+    """Whether there is anything to read: not only spaces, controls and zero-width signs."""
+    return any(unicodedata.category(char)[0] not in "ZC" or char == "\ufffd" for char in text)
+
+
+# --- The tools -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """The arguments of each tool."""
+
+    tools: Mapping[str, Fields]
+
+    def schema(self, tool: str) -> Schema:
+        """The tool's input schema: a plain object that says it takes nothing else."""
+        return self.tools[tool].schema() | {"additionalProperties": False}
+
+    def accept(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The same arguments, if the tool knows each and has all it needs."""
+        fields = self.tools[tool]
+        fields.refuse_unknown(tool, arguments)
+        for name, field in fields.fields.items():
+            _given(name, field, arguments.get(name))
+        return dict(arguments)
+
+    def read(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Every argument of the tool, checked, defaults filled in."""
+        fields = self.tools[tool].fields
+        return {
+            name: field.read(name, _given(name, field, arguments.get(name)))
+            for name, field in fields.items()
+        }
+
+
+def contract(config: Config) -> Contract:
+    """The seven tools' arguments, with the bounds and the timezone of the settings."""
+    home = timestamps.zone(config.timezone)
+    start, last, end = (Moment(home, means) for means in ("start", "last", "end"))
+    hops = Integer(0, config.limits_hops)
+    content = Text(config.limits_content_bytes)
+    words = Items(Name(200))
+    reason = Name(500)
+    edge = {
+        "source_id": Argument(Id(), "From: entity or chunk id; new entities are made", None, True),
+        "target_id": Argument(Id(), "To: entity or chunk id", required=True),
+        "relation": Argument(Name(128), "Verb, e.g. works_at", required=True),
+        "weight": Argument(Number(0, 1), "Strength", 1.0),
+        "valid_from": Argument(start, "ISO 8601; default now"),
+        "valid_until": Argument(end, "ISO 8601; default open"),
+        "evidence_chunk_id": Argument(Id(), "Chunk that says so"),
+        "properties": Argument(Properties(), "Free JSON", dict),
+    }
+    item_edge = {name: replace(field, doc="") for name, field in edge.items()}
+    entity = {
+        "id": Argument(Id(), required=True),
+        "kind": Argument(Name(64)),
+        "name": Argument(Name(200)),
+        "summary": Argument(Text(4000)),
+        "aliases": Argument(words, default=list),
+        "properties": Argument(Properties(), default=dict),
+    }
+    filters = {
+        "source": Argument(Name(200)),
+        "kind": Argument(Name(64)),
+        "tag": Argument(Name(200)),
+        "session_id": Argument(Name(200)),
+        "time_from": Argument(start),
+        "time_to": Argument(last),
+        "min_importance": Argument(Number(0, 1)),
+    }
+    asof = Argument(last, "Answer as of this ISO 8601 time")
+    remember = {
+        "content": Argument(content, "One self-contained fact", required=True),
+        "source": Argument(Name(200), "Where it is from", "manual"),
+        "importance": Argument(Number(0, 1), "0 trivial, 1 vital", 0.5),
+        "entities": Argument(
+            Items(Fields(entity, lambda text: {"id": text})), "What it is about; or just ids", list
+        ),
+        "relations": Argument(Items(Fields(item_edge)), "Facts between entities", list),
+        "tags": Argument(words, "Labels to filter by", list),
+        "session_id": Argument(Name(200), "Conversation or project", "default"),
+        "timestamp": Argument(start, "When it happened, ISO 8601; default now"),
+    }
+    recall = {
+        "query": Argument(Text(config.limits_query_bytes), "Words or a question", required=True),
+        "top_k": Argument(Integer(1, config.limits_top_k), "Most memories", 5),
+        "graph_hops": Argument(hops, "Reach of the graph lane", min(2, config.limits_hops)),
+        "filters": Argument(Fields(filters), "All must hold", dict),
+        "strategy": Argument(Choice(STRATEGIES), "rrf = all lanes", "rrf"),
+        "asof": asof,
+        "explain": Argument(Flag(), "Say why each hit is here", False),
+        "max_tokens": Argument(Integer(0, 1_000_000), "Reply budget; 0 = none", 8000),
+    }
+    forget = {
+        "target_id": Argument(Id(), "chunk_id, entity id or relation_id", required=True),
+        "target_kind": Argument(Choice(TARGETS), "What it is", "chunk"),
+        "reason": Argument(reason, "Kept in the history", "outdated"),
+        "cascade": Argument(Flag(), "Close its relations too", True),
+    }
+    update = {
+        "old_id": Argument(Id(), "chunk_id", required=True),
+        "new_content": Argument(content, "Empty keeps the text"),
+        "reason": Argument(reason, "Kept in the history", "updated"),
+        "new_importance": Argument(Number(0, 1), "Default: as it was"),
+        "new_properties": Argument(Properties(), "Merged into the old ones", dict),
+    }
+    graph = {
+        "start_node": Argument(Id(), "Entity id, name or alias; or chunk_id", required=True),
+        "max_hops": Argument(hops, "Reach", min(3, config.limits_hops)),
+        "edge_types": Argument(words, "Relation names; empty = all", list),
+        "asof": asof,
+        "limit": Argument(Integer(1, config.limits_graph_nodes), "Most nodes", 200),
+    }
+    return Contract(
+        {
+            "memory_remember": Fields(remember),
+            "memory_recall": Fields(recall),
+            "memory_relate": Fields(edge),
+            "memory_forget": Fields(forget),
+            "memory_update": Fields(update),
+            "memory_graph_query": Fields(graph),
+            "memory_stats": Fields({}),
+        }
+    )
