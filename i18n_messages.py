@@ -22,6 +22,91 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "MNELO_MEMORY_CONFIG names {file}, which does not exist.",
         "zh": "MNELO_MEMORY_CONFIG 指向的 {file} 不存在。",
     },
+    # --- the file ---
+    "store.folder": {
+        "en": "{path} is a folder; the memory needs a file.",
+        "zh": "{path} 是文件夹；记忆需要一个文件。",
+    },
+    "store.unreadable": {
+        "en": "{path} cannot be opened: {error}. Nothing was changed.",
+        "zh": "无法打开 {path}：{error}。未作任何改动。",
+    },
+    "store.foreign": {
+        "en": "{path} is not a mnelo memory. Nothing was changed; choose another file.",
+        "zh": "{path} 不是 mnelo 的记忆文件。未作任何改动；请选择其他文件。",
+    },
+    "store.newer": {
+        "en": "{path} was written by a newer mnelo (schema {version}; this one knows {known})."
+        " Nothing was changed; update mnelo.",
+        "zh": "{path} 由更新版本的 mnelo 写入（结构版本 {version}，当前程序支持 {known}）。"
+        "未作任何改动；请升级 mnelo。",
+    },
+    "store.damaged": {
+        "en": "{path} is damaged ({error}). It was not changed; restore a backup.",
+        "zh": "{path} 已损坏（{error}）。文件未被改动；请恢复备份。",
+    },
+    "store.cut": {"en": "it is cut short", "zh": "文件不完整"},
+    "store.busy": {
+        "en": "Another program is writing to {path} and did not finish within {seconds:g} s;"
+        " nothing was stored, try again.",
+        "zh": "另一个程序正在写入 {path}，{seconds:g} 秒内未完成；未存储任何内容，请重试。",
+    },
+    "store.full": {
+        "en": "The disk of {path} is full; nothing was stored.",
+        "zh": "{path} 所在磁盘已满；未存储任何内容。",
+    },
+    "store.unreachable": {
+        "en": "{path} cannot be used: {error}. Nothing was stored.",
+        "zh": "无法使用 {path}：{error}。未存储任何内容。",
+    },
+    # --- what is not there ---
+    "missing.chunk": {"en": "There is no memory with id {id}.", "zh": "没有 id 为 {id} 的记忆。"},
+    "missing.forgotten": {
+        "en": "The memory {id} has been forgotten; remember it anew.",
+        "zh": "记忆 {id} 已被遗忘；请重新记住。",
+    },
+    "missing.entity": {
+        "en": "There is no entity {id}; near names: {near}.",
+        "zh": "没有实体 {id}；相近的名称：{near}。",
+    },
+    "missing.relation": {
+        "en": "There is no relation with id {id}.",
+        "zh": "没有 id 为 {id} 的关系。",
+    },
+    # --- models ---
+    "model.none": {
+        "en": "no model is wanted (embedder.model is none)",
+        "zh": "设置为不使用模型（embedder.model 为 none）",
+    },
+    "model.differs": {
+        "en": "the settings ask for {configured}, the file holds vectors of {recorded}",
+        "zh": "设置要求 {configured}，而文件中的向量来自 {recorded}",
+    },
+    "model.nothing": {
+        "en": "no model can be loaded: {reasons}",
+        "zh": "没有可加载的模型：{reasons}",
+    },
+    "model.missing": {
+        "en": "{name} is not installed ({error})",
+        "zh": "未安装 {name}（{error}）",
+    },
+    "model.failed": {"en": "{name} cannot be loaded ({error})", "zh": "无法加载 {name}（{error}）"},
+    "model.unknown": {
+        "en": "{name} is no model that fastembed lists",
+        "zh": "{name} 不在 fastembed 支持的模型之列",
+    },
+    "model.unreachable": {
+        "en": "{name} is not in {cache} and the hub does not answer ({error})",
+        "zh": "{cache} 中没有 {name}，且模型站点无响应（{error}）",
+    },
+    "model.dim": {
+        "en": "{name} makes {dim} dimensions, embedder.dim asks for {configured}",
+        "zh": "{name} 输出 {dim} 维，而 embedder.dim 要求 {configured} 维",
+    },
+    "model.downloading": {
+        "en": "downloading {name} to {cache}",
+        "zh": "正在将 {name} 下载到 {cache}",
+    },
     # --- arguments ---
     "input.wrong": {
         "en": "{name} must be {wanted}, not {got}.",
@@ -73,4 +158,88 @@ MESSAGES: dict[str, dict[str, str]] = {
     },
     "wanted.list": {"en": "a list", "zh": "列表"},
     "wanted.object": {"en": "an object", "zh": "对象"},
+    # --- server ---
+    "cli.server": {
+        "en": "Serve mnelo's memory to MCP clients: SSE and Streamable HTTP on one port.",
+        "zh": "向 MCP 客户端提供 mnelo 的记忆：同一端口上的 SSE 与 Streamable HTTP。",
+    },
+    "cli.transport": {
+        "en": "sse (default) serves both /sse and /mcp; streamable-http serves /mcp alone",
+        "zh": "sse（默认）同时提供 /sse 和 /mcp；streamable-http 只提供 /mcp",
+    },
+    "cli.host": {
+        "en": "host or address to listen on (default: [server] host, 127.0.0.1)",
+        "zh": "监听的主机或地址（默认：[server] host，127.0.0.1）",
+    },
+    "cli.port": {
+        "en": "port to listen on, 0 for any free one (default: [server] port, 8086)",
+        "zh": "监听的端口，0 表示任意空闲端口（默认：[server] port，8086）",
+    },
+    "cli.db": {"en": "the database file", "zh": "数据库文件"},
+    "cli.auth_token_file": {
+        "en": "the file with the bearer token that every request needs",
+        "zh": "存放每个请求所需令牌的文件",
+    },
+    "cli.check": {
+        "en": "store and find one memory in a throwaway file with these settings, then leave",
+        "zh": "用当前设置在临时文件中存入并找回一条记忆，然后退出",
+    },
+    "auth.unreadable": {
+        "en": "The token file {file} cannot be read: {reason}.",
+        "zh": "无法读取令牌文件 {file}：{reason}。",
+    },
+    "auth.empty": {"en": "{place} holds no token.", "zh": "{place} 中没有令牌。"},
+    "auth.malformed": {
+        "en": "The token in {place} has a space or a character that no HTTP header can carry.",
+        "zh": "{place} 中的令牌含有空白，或含有 HTTP 头无法携带的字符。",
+    },
+    "server.remote": {
+        "en": "{host} is not this machine alone; listening there needs [server] allow_remote = "
+        "true and a token.",
+        "zh": "{host} 不只是本机；要在其上监听，必须设置 [server] allow_remote = true 并提供令牌。",
+    },
+    "server.host": {
+        "en": "The host {host} is not known here: {reason}.",
+        "zh": "无法解析主机 {host}：{reason}。",
+    },
+    "server.taken": {
+        "en": "Port {port} of {host} is taken; end the program that has it (another mnelo?) or "
+        "choose another --port.",
+        "zh": "{host} 的端口 {port} 已被占用；请结束占用它的程序（另一个 mnelo？），"
+        "或改用其他 --port。",
+    },
+    "server.bind": {
+        "en": "Cannot listen on port {port} of {host}: {reason}.",
+        "zh": "无法在 {host} 的端口 {port} 上监听：{reason}。",
+    },
+    "server.ready": {
+        "en": "🟢 MCP server ready: {url} (mnelo {version}, {database})",
+        "zh": "🟢 MCP server ready：{url}（mnelo {version}，{database}）",
+    },
+    "server.stopped": {"en": "MCP server stopped.", "zh": "MCP 服务器已停止。"},
+    "server.resumed": {
+        "en": "An SSE client resumed without a handshake; its session was made good.",
+        "zh": "一个 SSE 客户端未握手就恢复了连接；已为其补上会话。",
+    },
+    "server.stalled": {
+        "en": "An SSE client left its messages unread for {seconds:g} s; its session was closed.",
+        "zh": "一个 SSE 客户端有 {seconds:g} 秒未读取消息；已关闭其会话。",
+    },
+    "server.busy": {
+        "en": "{limit} requests of this session wait for their replies; read those first.",
+        "zh": "此会话已有 {limit} 个请求在等待回复；请先读取这些回复。",
+    },
+    "server.failed": {
+        "en": "{tool} failed inside mnelo; its log says why. Nothing is wrong with the request.",
+        "zh": "{tool} 在 mnelo 内部出错；原因见其日志。请求本身没有问题。",
+    },
+    "server.no_tool": {"en": "There is no tool {tool}.", "zh": "没有名为 {tool} 的工具。"},
+    "server.check_ok": {
+        "en": "mnelo works: a memory was stored and found again.",
+        "zh": "mnelo 工作正常：已存入一条记忆并重新找到。",
+    },
+    "server.check_lost": {
+        "en": "mnelo does not work: a memory was stored and not found again.",
+        "zh": "mnelo 不正常：已存入一条记忆，却没有找到。",
+    },
 }

@@ -1,0 +1,157 @@
+"""What goes into the store and what comes out of it, as plain values."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float32]
+"""One row per window of a text, each of length 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which chunks a search may return; None asks nothing. `asof` looks back in time."""
+
+    asof: str | None = None
+    source: str | None = None
+    kind: str | None = None
+    tag: str | None = None
+    session_id: str | None = None
+    time_from: str | None = None
+    time_to: str | None = None
+    min_importance: float | None = None
+
+    @property
+    def current(self) -> bool:
+        """Whether every live chunk is in scope."""
+        return not any(value is not None for value in asdict(self).values())
+
+    @property
+    def only_chunks(self) -> bool:
+        """Whether something is asked that an entity cannot satisfy."""
+        asked = {name for name, value in asdict(self).items() if value is not None}
+        return bool(asked - {"asof", "kind"})
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntity:
+    """An entity as a caller gives it; None keeps what is known."""
+
+    id: str
+    kind: str | None = None
+    name: str | None = None
+    summary: str | None = None
+    aliases: Sequence[str] = ()
+    properties: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewRelation:
+    source_id: str
+    target_id: str
+    relation: str
+    weight: float = 1.0
+    valid_from: str | None = None
+    valid_until: str | None = None
+    evidence_chunk_id: str | None = None
+    properties: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewChunk:
+    """A memory to store; `vectors` None means it waits for them."""
+
+    content: str
+    source: str
+    session_id: str
+    importance: float
+    timestamp: str | None
+    tags: Sequence[str] = ()
+    entities: Sequence[NewEntity] = ()
+    relations: Sequence[NewRelation] = ()
+    vectors: Vectors | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an update changes; None keeps what is there."""
+
+    content: str | None = None
+    importance: float | None = None
+    properties: dict[str, Any] = field(default_factory=dict)
+    vectors: Vectors | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    id: str
+    new: bool
+    entity_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRow:
+    id: str
+    content: str
+    source: str
+    timestamp: str
+    importance: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRow:
+    id: str
+    kind: str
+    name: str
+    summary: str
+    importance: float
+    valid_from: str
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A name of an entity that a search found, and the key it was found by."""
+
+    entity_id: str
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRow:
+    id: int
+    source_id: str
+    target_id: str
+    relation: str
+    weight: float
+    properties_json: str
+    valid_from: str
+    valid_until: str | None
+    evidence_chunk_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One answered recall, for recall_log."""
+
+    query: str
+    strategy: str
+    results: Sequence[str]
+    details: Sequence[dict[str, Any]]
+    graph_hops: int
+    latency_ms: float
+    client: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The model whose vectors a file holds. `unrelated` is its median cosine of two texts that
+    have nothing to do with each other."""
+
+    name: str
+    dim: int
+    unrelated: float

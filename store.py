@@ -1,0 +1,1346 @@
+"""The one file: every SQL statement, connection and transaction of mnelo is in this module.
+
+`SqliteStore` opens or makes the file and offers closed writes: each public write is one
+transaction that leaves text, indexes, links and vectors in step, or nothing changed. `View`
+is one read connection; the lanes ask it for candidates. Nothing here knows of embedding
+models, ranking or tools.
+
+Rows are closed, not deleted. A chunk's index rows move to the `closed_` tables when it is
+closed, so current searches never see them and questions about the past still do.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from queue import LifoQueue
+from typing import Any
+
+import apsw
+import numpy as np
+import sqlite_vec
+
+import timestamps
+import words
+from config import ROOT
+from errors import NotFound, StoreBusy, StoreError
+from mnelo_locale import message
+from rows import (
+    Change,
+    ChunkRow,
+    EdgeRow,
+    EntityRow,
+    LogEntry,
+    Model,
+    Naming,
+    NewChunk,
+    NewEntity,
+    NewRelation,
+    Scope,
+    StoredChunk,
+    Vectors,
+)
+
+APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
+MAX_NEIGHBOURS = 4096  # vec0 takes no larger k
+CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
+MAX_BACKFILL = 1000  # texts searched for a name that is new
+SINCE_EVER = "0001-01-01T00:00:00.000Z"
+
+# --- SQL: what is live -----------------------------------------------------------------
+
+_LIVE = """
+    CASE WHEN :asof IS NULL THEN {0}.valid_until IS NULL
+    ELSE {0}.valid_from <= :asof AND ({0}.valid_until IS NULL OR {0}.valid_until > :asof) END
+"""
+LIVE_CHUNK = _LIVE.format("c")
+LIVE_ENTITY = _LIVE.format("e")
+
+# A relation may end, or begin, in the future: it holds at one moment, now or asof.
+LIVE_RELATION = """
+    r.valid_from <= :at AND (r.valid_until IS NULL OR r.valid_until > :at)
+"""
+
+IN_SCOPE = f"""
+    {LIVE_CHUNK}
+    AND (:source IS NULL OR c.source = :source COLLATE NOCASE)
+    AND (:session_id IS NULL OR c.session_id = :session_id)
+    AND (:time_from IS NULL OR c.timestamp >= :time_from)
+    AND (:time_to IS NULL OR c.timestamp <= :time_to)
+    AND (:min_importance IS NULL OR c.importance >= :min_importance)
+    AND (:tag IS NULL OR EXISTS (SELECT 1 FROM tags t WHERE t.chunk_seq = c.seq AND t.tag = :tag))
+    AND (:kind IS NULL OR EXISTS (
+        SELECT 1 FROM mentions m JOIN entities e ON e.id = m.entity_id
+        WHERE m.chunk_seq = c.seq AND e.kind = :kind COLLATE NOCASE AND {LIVE_ENTITY}
+    ))
+"""
+
+# --- SQL: searching --------------------------------------------------------------------
+
+NEAREST = """
+    WITH near AS MATERIALIZED (
+        SELECT rowid, distance FROM vectors WHERE embedding MATCH :vector AND k = :k AND live = 1
+    )
+    SELECT c.id, min(near.distance) AS distance, count(*) AS windows
+    FROM near JOIN windows w ON w.seq = near.rowid JOIN chunks c ON c.seq = w.chunk_seq
+    WHERE c.valid_until IS NULL
+    GROUP BY c.seq ORDER BY distance, c.timestamp DESC, c.id
+"""
+
+NEAREST_IN_SCOPE = f"""
+    WITH near AS MATERIALIZED (
+        SELECT rowid, distance FROM vectors WHERE embedding MATCH :vector AND k = :k
+        AND rowid IN (
+            SELECT w.seq FROM windows w JOIN chunks c ON c.seq = w.chunk_seq WHERE {IN_SCOPE}
+        )
+    )
+    SELECT c.id, min(near.distance) AS distance, count(*) AS windows
+    FROM near JOIN windows w ON w.seq = near.rowid JOIN chunks c ON c.seq = w.chunk_seq
+    GROUP BY c.seq ORDER BY distance, c.timestamp DESC, c.id
+"""
+
+_MATCHING = f"""
+    SELECT c.id, -bm25({{0}}words, 1.0, 0.5) AS score, c.timestamp AS timestamp
+    FROM {{0}}words JOIN chunks c ON c.seq = {{0}}words.rowid
+    WHERE {{0}}words MATCH :match AND {IN_SCOPE}
+"""
+_BEST = " ORDER BY score DESC, timestamp DESC, id LIMIT :limit"
+MATCHING = _MATCHING.format("") + _BEST
+MATCHING_ASOF = _MATCHING.format("") + " UNION ALL " + _MATCHING.format("closed_") + _BEST
+
+# Candidates come from the trigrams, or for one and two characters from their beginnings; LIKE on
+# the folded text has the last word. Newest first, since the list is cut.
+_CONTAINING = f"""
+    SELECT c.id FROM ({{candidates}}) found
+    JOIN chunks c ON c.seq = found.seq JOIN searchable s ON s.seq = c.seq
+    WHERE {IN_SCOPE}
+    AND found.seq NOT IN (SELECT rowid FROM {{closed}}words WHERE {{closed}}words MATCH :but)
+    AND fold(s.content || char(10) || s.metadata) LIKE :pattern ESCAPE '\\'
+    ORDER BY c.seq DESC LIMIT :limit
+"""
+_BY_TRIGRAMS = "SELECT rowid AS seq FROM {0}trigrams WHERE {0}trigrams MATCH :trigrams"
+_BY_BEGINNING = (
+    "SELECT DISTINCT doc AS seq FROM {0}trigram_terms WHERE term >= :low AND term < :high"
+)
+
+
+def _containing(candidates: str, closed: str) -> str:
+    return _CONTAINING.format(candidates=candidates.format(closed), closed=closed)
+
+
+CONTAINING = {
+    (long, closed): _containing(_BY_TRIGRAMS if long else _BY_BEGINNING, closed)
+    for long in (True, False)
+    for closed in ("", "closed_")
+}
+
+NAMED = f"""
+    SELECT e.id, e.kind, a.key FROM json_each(:keys) k JOIN aliases a ON a.key = k.value
+    JOIN entities e ON e.id = a.entity_id
+    WHERE {LIVE_ENTITY} AND (:asof IS NULL OR a.valid_from <= :asof)
+    AND (:kind IS NULL OR e.kind = :kind COLLATE NOCASE)
+    ORDER BY length(a.key) DESC, e.importance DESC, e.id
+"""
+
+NAMES_LIKE = f"""
+    SELECT e.id, e.kind, a.key FROM aliases a JOIN entities e ON e.id = a.entity_id
+    WHERE a.key LIKE :pattern ESCAPE '\\' AND a.role <> 'code'
+    AND {LIVE_ENTITY} AND (:asof IS NULL OR a.valid_from <= :asof)
+    AND (:kind IS NULL OR e.kind = :kind COLLATE NOCASE)
+    ORDER BY length(a.key), e.importance DESC, e.id LIMIT :limit
+"""
+
+MENTIONING = f"""
+    SELECT c.id FROM mentions m JOIN chunks c ON c.seq = m.chunk_seq
+    WHERE m.entity_id = :entity_id AND {IN_SCOPE}
+    ORDER BY m.chunk_seq DESC LIMIT :limit
+"""
+
+MENTIONED = f"""
+    SELECT e.id FROM chunks c JOIN mentions m ON m.chunk_seq = c.seq
+    JOIN entities e ON e.id = m.entity_id
+    WHERE c.id = :chunk_id AND {LIVE_ENTITY} ORDER BY e.importance DESC, e.id LIMIT :limit
+"""
+
+EDGE_COLUMNS = """
+    r.id, r.source_id, r.target_id, r.relation, r.weight, r.properties_json,
+    r.valid_from, r.valid_until, r.evidence_chunk_id
+"""
+_EDGES = f"""
+    SELECT * FROM (
+        SELECT {EDGE_COLUMNS} FROM relations r
+        WHERE r.{{0}}_id = :node AND {LIVE_RELATION}
+        AND (:types IS NULL OR r.relation IN (SELECT value FROM json_each(:types)))
+        ORDER BY r.weight DESC, r.id LIMIT :limit
+    )
+"""
+EDGES = (
+    _EDGES.format("source") + " UNION " + _EDGES.format("target")
+) + " ORDER BY weight DESC, id LIMIT :limit"
+
+CHUNKS = f"""
+    SELECT c.id, c.content, c.source, c.timestamp, c.importance
+    FROM json_each(:ids) i JOIN chunks c ON c.id = i.value WHERE {IN_SCOPE}
+"""
+
+TEXTS = """
+    SELECT c.id, c.content || char(10) || s.metadata, c.timestamp
+    FROM json_each(:ids) i JOIN chunks c ON c.id = i.value JOIN searchable s ON s.seq = c.seq
+"""
+
+ENTITIES = f"""
+    SELECT e.id, e.kind, e.name, e.summary, e.importance, e.valid_from
+    FROM json_each(:ids) i JOIN entities e ON e.id = i.value
+    WHERE {LIVE_ENTITY} AND (:kind IS NULL OR e.kind = :kind COLLATE NOCASE)
+"""
+
+# --- SQL: writing ----------------------------------------------------------------------
+
+SAME_CHUNK = """
+    SELECT seq, id FROM chunks
+    WHERE content_hash = :hash AND valid_until IS NULL AND content = :content
+    AND source = :source AND session_id = :session_id
+    AND (:timestamp IS NULL OR timestamp = :timestamp)
+    ORDER BY seq LIMIT 1
+"""
+
+INSERT_CHUNK = """
+    INSERT INTO chunks (
+        id, content, content_hash, source, session_id, timestamp, importance, metadata_json,
+        created_at, valid_from, pending
+    ) VALUES (
+        :id, :content, :hash, :source, :session_id, :timestamp, :importance, :metadata,
+        :created_at, :valid_from, 1
+    ) RETURNING seq
+"""
+
+CHUNK_VERSION = """
+    SELECT seq, id, content, source, session_id, timestamp, importance, metadata_json, created_at,
+        valid_from, valid_until, superseded_by
+    FROM chunks WHERE id = ?
+"""
+
+CLOSE_CHUNK = """
+    UPDATE chunks SET valid_until = max(:at, valid_from), superseded_by = :next
+    WHERE seq = :seq RETURNING valid_until
+"""
+
+INSERT_ENTITY = """
+    INSERT INTO entities (
+        id, key, kind, name, summary, properties_json, source, importance,
+        created_at, updated_at, valid_from
+    ) VALUES (
+        :id, :key, :kind, :name, :summary, :properties, :source, :importance,
+        :created_at, :now, :valid_from
+    )
+"""
+
+LATEST_ENTITY = """
+    SELECT seq, id, kind, name, summary, properties_json, source, importance, created_at,
+        valid_from, valid_until
+    FROM entities WHERE key = ? ORDER BY valid_until IS NULL DESC, seq DESC LIMIT 1
+"""
+
+CLOSE_ENTITY = "UPDATE entities SET valid_until = max(:at, valid_from) WHERE seq = :seq"
+
+SAME_RELATION = f"""
+    SELECT {EDGE_COLUMNS} FROM relations r
+    WHERE r.source_id = :source_id AND r.target_id = :target_id AND r.relation = :relation
+    AND (r.valid_until IS NULL OR r.valid_until > :now)
+    ORDER BY r.id DESC LIMIT 1
+"""
+
+INSERT_RELATION = """
+    INSERT INTO relations (
+        source_id, target_id, relation, weight, properties_json, source, created_at,
+        valid_from, valid_until, evidence_chunk_id
+    ) VALUES (
+        :source_id, :target_id, :relation, :weight, :properties, :source, :now,
+        :valid_from, :valid_until, :evidence
+    ) RETURNING id
+"""
+
+CLOSE_RELATION = """
+    UPDATE relations SET valid_until = max(:at, valid_from)
+    WHERE id = :id AND (valid_until IS NULL OR valid_until > :at) RETURNING id
+"""
+
+# What a forgotten chunk takes along: edges that end at it, and those that only it had shown.
+EDGES_OF_CHUNK = """
+    SELECT id FROM relations WHERE source_id = :id OR target_id = :id
+    UNION
+    SELECT v.relation_id FROM evidence v WHERE v.chunk_seq = :seq AND NOT EXISTS (
+        SELECT 1 FROM evidence o JOIN chunks c ON c.seq = o.chunk_seq
+        WHERE o.relation_id = v.relation_id AND o.chunk_seq <> :seq AND c.valid_until IS NULL
+    )
+"""
+
+# An edge of a chunk that an update replaces goes on from its next version.
+MOVE_EDGE = """
+    INSERT INTO relations (
+        source_id, target_id, relation, weight, properties_json, source, confidence, created_at,
+        valid_from, valid_until, evidence_chunk_id
+    )
+    SELECT iif(source_id = :old, :new, source_id), iif(target_id = :old, :new, target_id),
+        relation, weight, properties_json, source, confidence, created_at,
+        max(valid_from, :at), valid_until, evidence_chunk_id
+    FROM relations WHERE id = :id RETURNING id
+"""
+
+HOLDING_EDGES = """
+    SELECT id FROM relations WHERE (source_id = :node OR target_id = :node)
+    AND (valid_until IS NULL OR valid_until > :at)
+"""
+
+COPY_EVIDENCE = "INSERT INTO evidence SELECT ?, chunk_seq FROM evidence WHERE relation_id = ?"
+
+INSERT_AUDIT = """
+    INSERT INTO audit (at, client, action, target_kind, target_id, reason, detail_json)
+    VALUES (:at, :client, :action, :target_kind, :target_id, :reason, :detail)
+"""
+
+INSERT_LOG = """
+    INSERT INTO recall_log (
+        query, strategy, results_json, recall_details_json, graph_hops, latency_ms, client,
+        created_at
+    ) VALUES (:query, :strategy, :results, :details, :graph_hops, :latency_ms, :client, :created_at)
+"""
+
+# --- Reading ---------------------------------------------------------------------------
+
+
+class View:
+    """One read connection: what the lanes and the answers ask of the store."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    # -- candidates --
+
+    def nearest(self, vector: Vectors, scope: Scope, limit: int) -> list[tuple[str, float]]:
+        """The chunks nearest to a unit vector, with their L2 distance (0 to 2), nearest first.
+
+        A long text has several windows; its best one counts. Since some windows share a chunk,
+        more windows than chunks are asked for, until there are enough chunks or no more windows.
+        """
+        if not _has_vectors(self._db):
+            return []
+        sql = NEAREST if scope.current else NEAREST_IN_SCOPE
+        k = min(limit * 2, MAX_NEIGHBOURS)
+        while True:
+            bound = asdict(scope) | {"vector": vector.tobytes(), "k": k}
+            rows = _all(self._db, sql, bound)
+            windows = sum(row[2] for row in rows)
+            if len(rows) >= limit or windows < k or k == MAX_NEIGHBOURS:
+                return [(row[0], row[1]) for row in rows[:limit]]
+            k = min(k * 4, MAX_NEIGHBOURS)
+
+    def matching(self, terms: Iterable[str], scope: Scope, limit: int) -> list[tuple[str, float]]:
+        """The chunks that have any of the terms, with their BM25 score, best first."""
+        match = _any_of(terms)
+        if not match:
+            return []
+        sql = MATCHING_ASOF if scope.asof else MATCHING
+        bound = asdict(scope) | {"match": match, "limit": limit}
+        return [(row[0], row[1]) for row in _all(self._db, sql, bound)]
+
+    def containing(
+        self, literal: str, scope: Scope, limit: int, *, but_term: str = ""
+    ) -> list[str]:
+        """The newest chunks whose folded text has `literal` in it, as LIKE finds it.
+
+        `but_term` leaves out chunks that have that term as a whole word.
+        """
+        bound = asdict(scope) | {
+            "pattern": f"%{_escaped(literal)}%",
+            "trigrams": " AND ".join(map(_quoted, _trigrams(literal))),
+            "low": literal,
+            "high": literal[:-1] + chr(min(ord(literal[-1]) + 1, 0x10FFFF)),
+            "but": _any_of([but_term]) or '""',
+            "limit": limit,
+        }
+        found: list[str] = []
+        for closed in ("", "closed_") if scope.asof else ("",):
+            sql = CONTAINING[len(literal) > 2, closed]
+            found += [row[0] for row in _all(self._db, sql, bound)]
+        return found[:limit]
+
+    def named(self, keys: Iterable[str], scope: Scope) -> list[Naming]:
+        """The entities that one of these keys names, longest name first."""
+        bound = asdict(scope) | {"keys": json.dumps(list(keys))}
+        return [Naming(*row) for row in _all(self._db, NAMED, bound)]
+
+    def names_like(self, part: str, scope: Scope, limit: int) -> list[Naming]:
+        """The entities with `part` somewhere in a name, closest name first."""
+        bound = asdict(scope) | {"pattern": f"%{_escaped(part)}%", "limit": limit}
+        return [Naming(*row) for row in _all(self._db, NAMES_LIKE, bound)]
+
+    def mentioning(self, entity_id: str, scope: Scope, limit: int) -> list[str]:
+        """The newest chunks that mention an entity."""
+        bound = asdict(scope) | {"entity_id": entity_id, "limit": limit}
+        return [row[0] for row in _all(self._db, MENTIONING, bound)]
+
+    # -- the graph --
+
+    def mentioned(self, chunk_id: str, asof: str | None, limit: int) -> list[str]:
+        """The entities that a chunk mentions."""
+        bound = {"chunk_id": chunk_id, "asof": asof, "limit": limit}
+        return [row[0] for row in _all(self._db, MENTIONED, bound)]
+
+    def edges(self, node: str, at: str, limit: int, types: Sequence[str] = ()) -> list[EdgeRow]:
+        """The heaviest relations that hold at a moment and touch a node, either way."""
+        bound = {
+            "node": node,
+            "at": at,
+            "limit": limit,
+            "types": json.dumps(list(types)) if types else None,
+        }
+        return [EdgeRow(*row) for row in _all(self._db, EDGES, bound)]
+
+    # -- rows --
+
+    def chunks(self, ids: Iterable[str], scope: Scope) -> dict[str, ChunkRow]:
+        """Those of the chunks that are in scope."""
+        bound = asdict(scope) | {"ids": json.dumps(list(ids))}
+        return {row[0]: ChunkRow(*row) for row in _all(self._db, CHUNKS, bound)}
+
+    def texts(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Text with tags and properties, and timestamp, of each chunk."""
+        rows = _all(self._db, TEXTS, (json.dumps(list(ids)),))
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+    def entities(self, ids: Iterable[str], scope: Scope) -> dict[str, EntityRow]:
+        """Those of the entities that are live, or were at `asof`, and of the scope's kind."""
+        bound = asdict(scope) | {"ids": json.dumps(list(ids))}
+        return {row[0]: EntityRow(*row) for row in _all(self._db, ENTITIES, bound)}
+
+    def find_entity(self, reference: str, asof: str | None) -> str | None:
+        """The id of the entity with this id, or with this name, alias or code and no other."""
+        return _entity_id(self._db, reference, asof)
+
+    def chunk_exists(self, chunk_id: str) -> bool:
+        return _one(self._db, "SELECT 1 FROM chunks WHERE id = ?", (chunk_id,)) is not None
+
+    def near_names(self, reference: str, limit: int = 5) -> list[str]:
+        """Ids of live entities with a name that resembles this one, for an error's hint."""
+        wanted = _trigrams(f" {words.fold(reference)} ")
+        if not wanted:
+            return []
+        sql = """
+            SELECT e.id, sum(instr(' ' || a.key || ' ', k.value) > 0) AS shared
+            FROM aliases a JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL,
+                json_each(?) k
+            GROUP BY e.id, a.key HAVING shared * 3 > ? ORDER BY shared DESC, e.id LIMIT ?
+        """
+        rows = _all(self._db, sql, (json.dumps(wanted), len(wanted), limit * 4))
+        return list(dict.fromkeys(row[0] for row in rows))[:limit]
+
+    def live_count(self) -> int:
+        """How many chunks the index of words holds."""
+        return int(_one(self._db, "SELECT count(*) FROM words") or 0)
+
+    def pending_count(self) -> int:
+        sql = "SELECT count(*) FROM chunks WHERE pending = 1 AND valid_until IS NULL"
+        return int(_one(self._db, sql) or 0)
+
+    def pending(self, limit: int) -> list[tuple[int, str]]:
+        """The oldest live chunks without vectors: seq and content."""
+        sql = """
+            SELECT seq, content FROM chunks WHERE pending = 1 AND valid_until IS NULL
+            ORDER BY seq LIMIT ?
+        """
+        return [(row[0], row[1]) for row in _all(self._db, sql, (limit,))]
+
+    def model(self) -> Model | None:
+        """The model whose vectors the file holds, if any."""
+        return _model(self._db)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Rows of each table, as total, active and deleted."""
+        return {
+            table: dict(zip(("total", "active", "deleted"), row, strict=True))
+            for table, sql in COUNTS.items()
+            for row in self._db.execute(sql, {"at": timestamps.now()})
+        }
+
+    def vector_count(self) -> int:
+        """How many vectors live chunks have."""
+        sql = """
+            SELECT count(*) FROM windows w JOIN chunks c ON c.seq = w.chunk_seq
+            WHERE c.valid_until IS NULL
+        """
+        return int(_one(self._db, sql) or 0)
+
+    def latencies(self, since: str) -> list[tuple[float, bool]]:
+        """Milliseconds of each recall since a moment, and whether it found nothing."""
+        sql = "SELECT latency_ms, results_json = '[]' FROM recall_log WHERE created_at >= ?"
+        return [(row[0], bool(row[1])) for row in _all(self._db, sql, (since,))]
+
+
+# --- Small statements that reading and writing share ------------------------------------
+
+
+def _all(db: apsw.Connection, sql: str, bound: Any = ()) -> list[Any]:
+    """Every row, read to the end, so that the statement holds no lock."""
+    return list(db.execute(sql, bound))
+
+
+def _one(db: apsw.Connection, sql: str, bound: Any = ()) -> Any:
+    """The first column of the first row, or None."""
+    row = db.execute(sql, bound).fetchone()
+    return None if row is None else row[0]
+
+
+def _table(db: apsw.Connection, sql: str, key: str) -> dict[str, Any] | None:
+    """The one row that a key leads to, by the names of its columns."""
+    cursor = db.execute(sql, (key,))
+    for row in cursor:
+        return dict(zip((column[0] for column in cursor.get_description()), row, strict=True))
+    return None
+
+
+def _has_vectors(db: apsw.Connection) -> bool:
+    return db.table_exists("main", "vectors")
+
+
+def _entity_id(db: apsw.Connection, reference: str, asof: str | None = None) -> str | None:
+    """Ids come before names; a name that several entities share leads to none of them."""
+    scope = asdict(Scope(asof=asof))
+    sql = f"SELECT e.id FROM entities e WHERE e.key = :key AND {LIVE_ENTITY}"
+    found = _one(db, sql, scope | {"key": words.identity(reference)})
+    if found is not None:
+        return str(found)
+    keys = words.lookup_keys({words.fold(reference), *words.codes(words.fold(reference))})
+    ids = {row[0] for row in _all(db, NAMED, scope | {"keys": json.dumps(list(keys))})}
+    return str(ids.pop()) if len(ids) == 1 else None
+
+
+def _fold(*values: apsw.SQLiteValue) -> str:
+    """words.fold as an SQL function."""
+    return words.fold(str(values[0]))
+
+
+def _any_of(terms: Iterable[str]) -> str:
+    """An FTS5 query for any of the terms; quoted, so that no term can act as syntax."""
+    return " OR ".join(_quoted(term) for term in terms if term)
+
+
+def _quoted(term: str) -> str:
+    return '"' + term.replace('"', '""').replace("\x00", " ") + '"'
+
+
+def _escaped(text: str) -> str:
+    """The text as a LIKE pattern for itself."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _trigrams(text: str) -> list[str]:
+    return list(dict.fromkeys(text[at : at + 3] for at in range(len(text) - 2)))
+
+
+# --- The store -------------------------------------------------------------------------
+
+
+class SqliteStore:
+    """The file, its one writing connection and a small pool of reading ones.
+
+    Safe for use by many threads; several processes may have the same file open. Raises
+    StoreError, with a sentence that names the file, where it cannot be used.
+    """
+
+    # -- opening and closing --
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_seconds: float = 5.0,
+        synchronous: str = "NORMAL",
+        cache_mb: int = 64,
+        lanes: Sequence[str] = ("vector", "graph", "meta", "entity"),
+        reader_sets: int = 4,
+    ) -> None:
+        self.path = path
+        self._busy_ms = int(busy_seconds * 1000)
+        self._synchronous = synchronous
+        self._lanes = tuple(lanes)
+        self._cache_kib = cache_mb * 1024 // (1 + reader_sets * len(self._lanes))
+        self._write_lock = threading.Lock()
+        self._all: list[apsw.Connection] = []
+        # None stands for a set that is made when it is first needed.
+        self._readers: LifoQueue[dict[str, View] | None] = LifoQueue()
+        for _ in range(reader_sets):
+            self._readers.put(None)
+        with self._explained():
+            self._db = self._open()
+
+    def close(self) -> None:
+        """Close every connection; the last one out leaves the whole memory in the one file."""
+        for db in reversed(self._all):
+            db.close()
+        self._all.clear()
+
+    def _open(self) -> apsw.Connection:
+        _refuse_unusable(self.path)
+        db = self._connect()
+        try:
+            self._recognise(db)
+            self._patiently(lambda: db.pragma("journal_mode", "wal"))
+            self._patiently(lambda: migrate(db))
+            if self.path.stat().st_size < CHECK_WHOLE_BELOW:
+                _refuse_damaged(db, self.path)
+        except BaseException:
+            self.close()
+            raise
+        return db
+
+    def _recognise(self, db: apsw.Connection) -> None:
+        application, version = db.pragma("application_id"), db.pragma("user_version")
+        if application != APPLICATION_ID and _one(db, "SELECT 1 FROM sqlite_master LIMIT 1"):
+            raise StoreError("store.foreign", path=self.path)
+        if version > SCHEMA_VERSION:
+            raise StoreError("store.newer", path=self.path, version=version, known=SCHEMA_VERSION)
+
+    def _connect(self, *, reader: bool = False) -> apsw.Connection:
+        db = apsw.Connection(str(self.path))
+        self._all.append(db)
+        db.set_busy_timeout(self._busy_ms)
+        db.enable_load_extension(True)
+        db.load_extension(sqlite_vec.loadable_path())
+        db.enable_load_extension(False)
+        db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+        db.create_scalar_function("fold", _fold, 1, deterministic=True)
+        db.pragma("cache_size", -self._cache_kib)
+        db.pragma("foreign_keys", True)
+        db.pragma("synchronous", self._synchronous)
+        db.pragma("query_only", reader)
+        return db
+
+    def _patiently(self, step: Any) -> None:
+        """Run a step of opening again while another process holds the file.
+
+        Changing to WAL does not wait by itself, and several processes may open at once.
+        """
+        deadline = time.monotonic() + self._busy_ms / 1000
+        while True:
+            try:
+                step()
+            except apsw.BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    @contextmanager
+    def views(self) -> Iterator[dict[str, View]]:
+        """Borrow a set of reading connections, one for each lane."""
+        with self._explained():
+            views = self._readers.get()
+            try:
+                if views is None:
+                    views = {lane: View(self._connect(reader=True)) for lane in self._lanes}
+                yield views
+            finally:
+                self._readers.put(views)
+
+    @contextmanager
+    def view(self) -> Iterator[View]:
+        """Borrow one reading connection."""
+        with self.views() as views:
+            yield next(iter(views.values()))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        """Hold the write lock: commit on success, roll back on any exception."""
+        with self._write_lock, self._explained():  # threads queue here, processes on SQLite's lock
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # some errors have already rolled back
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say what SQLite's errors mean for the file."""
+        try:
+            yield
+        except apsw.BusyError:
+            seconds = self._busy_ms / 1000
+            raise StoreBusy("store.busy", path=self.path, seconds=seconds) from None
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            raise StoreError("store.damaged", path=self.path, error=error) from error
+        except apsw.FullError as error:
+            raise StoreError("store.full", path=self.path) from error
+        except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.IOError) as error:
+            raise StoreError("store.unreachable", path=self.path, error=error) from error
+
+    # -- writing chunks --
+
+    def put_chunks(self, chunks: Sequence[NewChunk], client: str) -> list[StoredChunk]:
+        """Store memories, or find them stored, with all that hangs on them."""
+        indexed = [_Indexed(chunk.content) for chunk in chunks]
+        with self._transaction() as db:
+            now = timestamps.now()
+            return [
+                _Writer(db, now, client).put_chunk(chunk, text)
+                for chunk, text in zip(chunks, indexed, strict=True)
+            ]
+
+    def replace_chunk(
+        self, chunk_id: str, change: Change, reason: str, client: str
+    ) -> tuple[str, str]:
+        """Close the current version and open the next; ids of the new and the closed one.
+
+        The ids are the same where the change changes nothing.
+        """
+        indexed = None if change.content is None else _Indexed(change.content)
+        with self._transaction() as db:
+            return _Writer(db, timestamps.now(), client).replace(chunk_id, change, indexed, reason)
+
+    def close_chunk(
+        self, chunk_id: str, reason: str, cascade: bool, client: str
+    ) -> tuple[int, int]:
+        """Forget a memory; how many chunks and how many relations were closed."""
+        with self._transaction() as db:
+            return _Writer(db, timestamps.now(), client).forget_chunk(chunk_id, reason, cascade)
+
+    # -- writing the graph --
+
+    def put_relation(self, relation: NewRelation, client: str) -> tuple[int, str]:
+        """Store a relation; its id and what was done."""
+        with self._transaction() as db:
+            writer = _Writer(db, timestamps.now(), client)
+            return writer.put_relation(relation, source="manual")
+
+    def close_entity(
+        self, entity_id: str, reason: str, cascade: bool, client: str
+    ) -> tuple[int, int]:
+        with self._transaction() as db:
+            return _Writer(db, timestamps.now(), client).forget_entity(entity_id, reason, cascade)
+
+    def close_relation(self, relation_id: int, reason: str, client: str) -> int:
+        with self._transaction() as db:
+            return _Writer(db, timestamps.now(), client).forget_relation(relation_id, reason)
+
+    # -- vectors --
+
+    def adopt_model(self, model: Model) -> Model:
+        """Record the model of an untouched file; the one it has, if another was first."""
+        with self._transaction() as db:
+            if (known := _model(db)) is not None:
+                return known
+            now = timestamps.now()
+            recorded = {
+                "embedding_model": model.name,
+                "embedding_dim": model.dim,
+                "embedding_unrelated": model.unrelated,
+            }
+            for key, value in recorded.items():
+                db.execute("INSERT INTO meta VALUES (?, ?, ?)", (key, str(value), now))
+            # The dimension is a number of ours; vec0 takes no bound parameter here.
+            width = f"embedding float[{int(model.dim)}]"
+            db.execute(f"CREATE VIRTUAL TABLE vectors USING vec0 ({width}, live integer)")
+            return model
+
+    def put_vectors(self, rows: Sequence[tuple[int, Vectors]]) -> int:
+        """Give waiting chunks their vectors; how many still waited and were live."""
+        with self._transaction() as db:
+            waiting = "SELECT 1 FROM chunks WHERE seq = ? AND pending = 1 AND valid_until IS NULL"
+            due = [row for row in rows if _one(db, waiting, (row[0],))]
+            for seq, vectors in due:
+                _put_vectors(db, seq, vectors)
+            return len(due)
+
+    def repair_vectors(self, *, dry_run: bool) -> dict[str, int]:
+        """Mend what the invariant forbids; how many rows of each kind were found.
+
+        Chunks without vectors are marked as pending, vectors without a chunk and windows
+        without a vector removed, and marks of closed chunks put right.
+        """
+        with self._transaction() as db:
+            found = {name: len(_all(db, sql)) for name, sql in _broken(db).items()}
+            if not dry_run:
+                for name, sql in _broken(db).items():
+                    for row in _all(db, sql):
+                        db.execute(MEND[name], row)
+            return found
+
+    # -- looking back --
+
+    def log_recalls(self, entries: Sequence[LogEntry]) -> None:
+        """Write recall_log, and count each returned row as recalled."""
+        with self._transaction() as db:
+            for entry in entries:
+                bound = asdict(entry) | {
+                    "results": json.dumps(entry.results),
+                    "details": json.dumps(entry.details, ensure_ascii=False),
+                }
+                db.execute(INSERT_LOG, bound)
+                entities = [key[7:] for key in entry.results if key.startswith("entity:")]
+                for sql, ids in ((COUNT_CHUNKS, entry.results), (COUNT_ENTITIES, entities)):
+                    db.execute(sql, (entry.created_at, json.dumps(ids)))
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the file and of its write-ahead log."""
+        wal = self.path.with_name(self.path.name + "-wal")
+        return {
+            "db_bytes": self.path.stat().st_size,
+            "wal_bytes": wal.stat().st_size if wal.exists() else 0,
+        }
+
+
+# --- Opening ---------------------------------------------------------------------------
+
+
+def _refuse_unusable(path: Path) -> None:
+    """Refuse by name what is no database of ours, before SQLite touches it; make the folder."""
+    try:
+        if path.is_dir():
+            raise StoreError("store.folder", path=path)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Made here, so that nobody else may read what an agent remembers.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with path.open("rb") as file:
+            header = file.read(100)
+    except OSError as error:
+        raise StoreError("store.unreadable", path=path, error=error.strerror) from None
+    if header and not header.startswith(b"SQLite format 3\x00"):
+        raise StoreError("store.foreign", path=path)
+    if header and _cut_short(path, header):
+        raise StoreError("store.damaged", path=path, error=message("store.cut"))
+
+
+def _refuse_damaged(db: apsw.Connection, path: Path) -> None:
+    if (problem := db.pragma("quick_check", 1)) != "ok":
+        raise StoreError("store.damaged", path=path, error=problem)
+
+
+def _cut_short(path: Path, header: bytes) -> bool:
+    """Whether pages that the header counts are missing, with no log that could hold them."""
+    wal = path.with_name(path.name + "-wal")
+    if len(header) < 100 or (wal.exists() and wal.stat().st_size):
+        return len(header) < 100
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    return path.stat().st_size < page * int.from_bytes(header[28:32], "big")
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = ()
+"""Step n brings a file of version n to version n + 1, in the transaction that records it."""
+
+SCHEMA_VERSION = 1 + len(MIGRATIONS)
+
+
+def migrate(db: apsw.Connection) -> None:
+    """Make the tables of a new file, or bring an older one up to date.
+
+    Several processes may call it at once: one works, the others wait and find it done. What
+    fails or is killed leaves nothing behind.
+    """
+    if db.pragma("user_version") == SCHEMA_VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        version = db.pragma("user_version")
+        if version == 0:
+            db.execute((ROOT / "schema.sql").read_text("utf-8"))
+            db.pragma("application_id", APPLICATION_ID)
+        else:
+            for step in MIGRATIONS[version - 1 :]:
+                step(db)
+        db.pragma("user_version", SCHEMA_VERSION)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+# --- Writing ---------------------------------------------------------------------------
+
+
+class _Indexed:
+    """A text made ready for the indexes, before the write lock is taken."""
+
+    def __init__(self, content: str) -> None:
+        self.terms = " ".join(words.index_terms(content))
+        self.folded = words.fold(content)
+        self.names = words.lookup_keys(words.name_keys(content))
+        self.hash = int.from_bytes(
+            hashlib.blake2b(content.encode(), digest_size=8).digest(), "big", signed=True
+        )
+
+
+class _Writer:
+    """The steps of one transaction: all rows it writes share one moment and one client."""
+
+    def __init__(self, db: apsw.Connection, now: str, client: str) -> None:
+        self._db, self._now, self._client = db, now, client
+
+    # -- chunks --
+
+    def put_chunk(self, chunk: NewChunk, indexed: _Indexed) -> StoredChunk:
+        same = {
+            "hash": indexed.hash,
+            "content": chunk.content,
+            "source": chunk.source,
+            "session_id": chunk.session_id,
+            "timestamp": chunk.timestamp,
+        }
+        found = _all(self._db, SAME_CHUNK, same)
+        seq, chunk_id = found[0] if found else self._insert_chunk(chunk, indexed.hash)
+        self._tag(seq, chunk.tags)
+        about = chunk.timestamp or self._now
+        ids = [self.put_entity(entity, chunk.source, about) for entity in chunk.entities]
+        self._mention(seq, ids, "given")
+        for relation in chunk.relations:
+            shown = (
+                relation
+                if relation.evidence_chunk_id
+                else replace(relation, evidence_chunk_id=chunk_id)
+            )
+            shown = shown if shown.valid_from else replace(shown, valid_from=_starts(shown, about))
+            self.put_relation(shown, source=chunk.source)
+        self._link_names(seq, indexed.names)
+        if not found or chunk.tags:  # tags are searched too
+            self._unindex(seq)
+            self._index(seq, indexed)
+        if chunk.vectors is not None and not found:
+            _put_vectors(self._db, seq, chunk.vectors)
+        self._audit("remember", "chunk", chunk_id, "", {"status": "exists" if found else "stored"})
+        return StoredChunk(chunk_id, not found, ids)
+
+    def _insert_chunk(self, chunk: NewChunk, content_hash: int) -> tuple[int, str]:
+        chunk_id = _new_id(self._now)
+        row = {
+            "id": chunk_id,
+            "content": chunk.content,
+            "hash": content_hash,
+            "source": chunk.source,
+            "session_id": chunk.session_id,
+            "timestamp": chunk.timestamp or self._now,
+            "importance": chunk.importance,
+            "metadata": "{}",
+            "created_at": self._now,
+            "valid_from": chunk.timestamp or self._now,
+        }
+        return _one(self._db, INSERT_CHUNK, row), chunk_id
+
+    def _tag(self, seq: int, tags: Iterable[str]) -> None:
+        for tag in tags:
+            self._db.execute("INSERT OR IGNORE INTO tags VALUES (?, ?)", (seq, tag))
+
+    def _mention(self, seq: int, entity_ids: Iterable[str], origin: str) -> None:
+        for entity_id in entity_ids:
+            self._db.execute(
+                "INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (entity_id, seq, origin)
+            )
+
+    def _link_names(self, seq: int, names: Iterable[str]) -> None:
+        """Link a chunk with the entities whose names, aliases or codes stand in its text."""
+        sql = """
+            SELECT DISTINCT a.entity_id FROM json_each(?) k JOIN aliases a ON a.key = k.value
+            JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
+        """
+        rows = _all(self._db, sql, (json.dumps(list(names)),))
+        self._mention(seq, [row[0] for row in rows], "found")
+
+    def replace(
+        self, chunk_id: str, change: Change, indexed: _Indexed | None, reason: str
+    ) -> tuple[str, str]:
+        old = self._live_version(chunk_id)
+        properties = json.loads(old["metadata_json"]) | change.properties
+        row = {
+            "content": old["content"] if change.content is None else change.content,
+            "importance": old["importance"] if change.importance is None else change.importance,
+            "metadata": json.dumps(properties, ensure_ascii=False),
+        }
+        same_text = row["content"] == old["content"]
+        if (
+            same_text
+            and row["importance"] == old["importance"]
+            and properties == json.loads(old["metadata_json"])
+        ):
+            return old["id"], old["id"]
+        indexed = indexed if indexed is not None and not same_text else _Indexed(row["content"])
+        new_id = _new_id(self._now)
+        closed_at = self._close_chunk(old["seq"], self._now, new_id)
+        row |= {
+            "id": new_id,
+            "hash": indexed.hash,
+            "source": old["source"],
+            "session_id": old["session_id"],
+            "timestamp": old["timestamp"],
+            "created_at": old["created_at"],
+            "valid_from": closed_at,
+        }
+        seq = _one(self._db, INSERT_CHUNK, row)
+        self._carry_over(old["seq"], seq, old["id"], new_id, closed_at)
+        self._link_names(seq, indexed.names)
+        self._index(seq, indexed)
+        self._take_vectors(old["seq"], seq, change.vectors, same_text)
+        self._audit("update", "chunk", new_id, reason, {"supersedes": old["id"]})
+        return new_id, old["id"]
+
+    def _carry_over(self, old: int, new: int, old_id: str, new_id: str, at: str) -> None:
+        """Give the next version the tags, links and edges of the one it replaces.
+
+        What was read in the old text is read anew in the new one.
+        """
+        self._db.execute("INSERT INTO tags SELECT ?, tag FROM tags WHERE chunk_seq = ?", (new, old))
+        self._db.execute(
+            """
+            INSERT INTO mentions SELECT entity_id, ?, origin FROM mentions
+            WHERE chunk_seq = ? AND origin <> 'found'
+            """,
+            (new, old),
+        )
+        self._db.execute(
+            "INSERT INTO evidence SELECT relation_id, ? FROM evidence WHERE chunk_seq = ?",
+            (new, old),
+        )
+        for (edge,) in _all(self._db, HOLDING_EDGES, {"node": old_id, "at": at}):
+            moved = {"old": old_id, "new": new_id, "at": at, "id": edge}
+            self._db.execute(COPY_EVIDENCE, (_one(self._db, MOVE_EDGE, moved), edge))
+            self._close_relation(edge, at)
+
+    def _take_vectors(self, old: int, new: int, vectors: Vectors | None, same_text: bool) -> None:
+        """The same text keeps its vectors; a new one has its own, or waits for them."""
+        if same_text and _has_vectors(self._db):
+            sql = """
+                SELECT v.embedding FROM windows w JOIN vectors v ON v.rowid = w.seq
+                WHERE w.chunk_seq = ? ORDER BY w.part
+            """
+            kept = [np.frombuffer(row[0], np.float32) for row in _all(self._db, sql, (old,))]
+            vectors = np.stack(kept) if kept else None
+        if vectors is not None:
+            _put_vectors(self._db, new, vectors)
+
+    def forget_chunk(self, chunk_id: str, reason: str, cascade: bool) -> tuple[int, int]:
+        row = self._version(chunk_id)
+        if row["valid_until"] is not None:
+            return 0, 0
+        edges = 0
+        if cascade:
+            bound = {"id": row["id"], "seq": row["seq"]}
+            edges = self._close_relations(_all(self._db, EDGES_OF_CHUNK, bound), self._now)
+        self._close_chunk(row["seq"], self._now, None)
+        self._audit("forget", "chunk", row["id"], reason, {"edges_invalidated": edges})
+        return 1, edges
+
+    def _version(self, chunk_id: str) -> dict[str, Any]:
+        """The last version of the memory that this id, of any version, belongs to."""
+        while True:
+            version = _table(self._db, CHUNK_VERSION, chunk_id)
+            if version is None:
+                raise NotFound("missing.chunk", id=chunk_id)
+            if version["superseded_by"] is None:
+                return version
+            chunk_id = version["superseded_by"]
+
+    def _live_version(self, chunk_id: str) -> dict[str, Any]:
+        version = self._version(chunk_id)
+        if version["valid_until"] is not None:
+            raise NotFound("missing.forgotten", id=chunk_id)
+        return version
+
+    def _close_chunk(self, seq: int, at: str, superseded_by: str | None) -> str:
+        closed_at = _one(self._db, CLOSE_CHUNK, {"seq": seq, "at": at, "next": superseded_by})
+        self._unindex(seq)
+        text, metadata = self._searchable(seq)
+        self._index(seq, _Indexed(text), closed="closed_", metadata=metadata)
+        if _has_vectors(self._db):
+            for (window,) in _all(self._db, WINDOWS_OF_CHUNK, (seq,)):
+                self._db.execute("UPDATE vectors SET live = 0 WHERE rowid = ?", (window,))
+        return str(closed_at)
+
+    # -- text indexes --
+
+    def _searchable(self, seq: int) -> tuple[str, str]:
+        sql = "SELECT content, metadata FROM searchable WHERE seq = ?"
+        ((text, metadata),) = _all(self._db, sql, (seq,))
+        return text, metadata
+
+    def _index(
+        self, seq: int, indexed: _Indexed, *, closed: str = "", metadata: str | None = None
+    ) -> None:
+        metadata = self._searchable(seq)[1] if metadata is None else metadata
+        terms = " ".join(words.index_terms(metadata))
+        sql = f"INSERT INTO {closed}words (rowid, text, metadata) VALUES (?, ?, ?)"
+        self._db.execute(sql, (seq, indexed.terms, terms))
+        # Two signs at the end, so that the last characters begin trigrams as well.
+        text = f"{indexed.folded}\n{words.fold(metadata)}\x03\x03"
+        sql = f"INSERT INTO {closed}trigrams (rowid, text) VALUES (?, ?)"
+        self._db.execute(sql, (seq, text))
+
+    def _unindex(self, seq: int) -> None:
+        self._db.execute("DELETE FROM words WHERE rowid = ?", (seq,))
+        self._db.execute("DELETE FROM trigrams WHERE rowid = ?", (seq,))
+
+    # -- entities --
+
+    def put_entity(self, entity: NewEntity, source: str, about: str) -> str:
+        """Make an entity, change it, or bring it back; its id as first spelled."""
+        key = words.identity(entity.id)
+        known = _table(self._db, LATEST_ENTITY, key)
+        live = known is not None and known["valid_until"] is None
+        values = _entity_values(entity, known)
+        if known is None or not live or any(known[name] != values[name] for name in values):
+            if known is not None and live:
+                self._db.execute(CLOSE_ENTITY, {"seq": known["seq"], "at": self._now})
+            row = values | {
+                "id": known["id"] if known else entity.id,
+                "key": key,
+                "properties": values["properties_json"],
+                "source": known["source"] if known else source,
+                "importance": known["importance"] if known else 0.5,
+                "created_at": known["created_at"] if known else self._now,
+                "now": self._now,
+                "valid_from": self._now if known else min(about, self._now),
+            }
+            self._db.execute(INSERT_ENTITY, row)
+            self._audit("entity", "entity", row["id"], "", {"new": known is None})
+        entity_id = known["id"] if known else entity.id
+        self._known_since(entity_id, about)
+        self._name(entity_id, values["name"], entity.aliases, about)
+        return entity_id
+
+    def _known_since(self, entity_id: str, about: str) -> None:
+        """A memory about an earlier time shows that the entity existed then."""
+        sql = """
+            UPDATE entities SET valid_from = :about WHERE id = :id AND valid_from > :about
+            AND seq = (SELECT min(seq) FROM entities WHERE id = :id)
+        """
+        self._db.execute(sql, {"id": entity_id, "about": about})
+        sql = "UPDATE aliases SET valid_from = :about WHERE entity_id = :id AND valid_from > :about"
+        self._db.execute(sql, {"id": entity_id, "about": about})
+
+    def _name(self, entity_id: str, name: str, aliases: Sequence[str], about: str) -> None:
+        """Write every spelling that leads to an entity, and link the texts that have it."""
+        spelled = [(entity_id, "id"), (name, "name"), *((alias, "alias") for alias in aliases)]
+        rows = [(words.fold(" ".join(text.split())), text, role) for text, role in spelled]
+        rows += [(key, text, "code") for text, _ in spelled for key in words.code_keys(text)]
+        for key, text, role in rows:
+            sql = "INSERT OR IGNORE INTO aliases VALUES (?, ?, ?, ?, ?)"
+            self._db.execute(sql, (key, entity_id, text, role, min(about, self._now)))
+            if self._db.changes():
+                self._link_texts(entity_id, key)
+
+    def _link_texts(self, entity_id: str, key: str) -> None:
+        """Link the live chunks that had a name in them before it was known as one."""
+        wanted = key.removesuffix(f".{words.ANY_EXCHANGE}")
+        literal = wanted.split(".")[0] if any(words.codes(wanted)) else wanted
+        if words.is_common(wanted):
+            return
+        found = View(self._db).containing(literal, Scope(), MAX_BACKFILL)
+        for chunk_id, (text, _) in View(self._db).texts(found).items():
+            if words.has_name(text, key):
+                seq = _one(self._db, "SELECT seq FROM chunks WHERE id = ?", (chunk_id,))
+                self._mention(seq, [entity_id], "found")
+
+    def forget_entity(self, entity_id: str, reason: str, cascade: bool) -> tuple[int, int]:
+        known = _table(self._db, LATEST_ENTITY, words.identity(entity_id))
+        if known is None:
+            near = ", ".join(View(self._db).near_names(entity_id)) or "-"
+            raise NotFound("missing.entity", id=entity_id, near=near)
+        if known["valid_until"] is not None:
+            return 0, 0
+        edges = 0
+        if cascade:
+            bound = {"node": known["id"], "at": self._now}
+            edges = self._close_relations(_all(self._db, HOLDING_EDGES, bound), self._now)
+        self._db.execute(CLOSE_ENTITY, {"seq": known["seq"], "at": self._now})
+        self._audit("forget", "entity", known["id"], reason, {"edges_invalidated": edges})
+        return 1, edges
+
+    # -- relations --
+
+    def put_relation(self, relation: NewRelation, *, source: str) -> tuple[int, str]:
+        """Store a relation, or add to the same one that holds; its id and what was done."""
+        start = relation.valid_from or _starts(relation, self._now)
+        row = {
+            "source_id": self._endpoint(relation.source_id, source, start),
+            "target_id": self._endpoint(relation.target_id, source, start),
+            "relation": relation.relation,
+            "weight": relation.weight,
+            "properties": json.dumps(relation.properties, ensure_ascii=False),
+            "source": source,
+            "now": self._now,
+            "valid_from": start,
+            "valid_until": relation.valid_until,
+        }
+        evidence = relation.evidence_chunk_id
+        row["evidence"] = self._live_version(evidence)["id"] if evidence else None
+        relation_id, status = self._merge_relation(row, relation)
+        if evidence:
+            self._show(relation_id, row)
+        self._audit("relate", "relation", str(relation_id), "", {"status": status})
+        return relation_id, status
+
+    def _merge_relation(self, row: dict[str, Any], given: NewRelation) -> tuple[int, str]:
+        found = _all(self._db, SAME_RELATION, row)
+        over = row["valid_until"] is not None and row["valid_until"] <= self._now
+        if over or not found:
+            relation_id = int(_one(self._db, INSERT_RELATION, row))
+            return relation_id, "stored, already over" if over else "stored"
+        same = EdgeRow(*found[0])
+        if (
+            same.weight == given.weight
+            and same.valid_until == given.valid_until
+            and given.valid_from in (None, same.valid_from)
+            and json.loads(same.properties_json) == given.properties
+        ):
+            return same.id, "exists"
+        self._close_relation(same.id, row["valid_from"])
+        relation_id = int(_one(self._db, INSERT_RELATION, row))
+        self._db.execute(COPY_EVIDENCE, (relation_id, same.id))
+        return relation_id, "updated"
+
+    def _show(self, relation_id: int, row: dict[str, Any]) -> None:
+        """Record that a chunk says so, which also links it with both ends."""
+        seq = _one(self._db, "SELECT seq FROM chunks WHERE id = ?", (row["evidence"],))
+        self._db.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?)", (relation_id, seq))
+        ends = [row[end] for end in ("source_id", "target_id") if not _is_chunk_id(row[end])]
+        self._mention(seq, ends, "evidence")
+
+    def _endpoint(self, reference: str, source: str, about: str) -> str:
+        """What a relation's end means: a live chunk, a known entity by any name, or a new one."""
+        if _is_chunk_id(reference):
+            return str(self._live_version(reference)["id"])
+        known = _entity_id(self._db, reference)
+        return known or self.put_entity(NewEntity(reference), source, about)
+
+    def forget_relation(self, relation_id: int, reason: str) -> int:
+        if not _one(self._db, "SELECT 1 FROM relations WHERE id = ?", (relation_id,)):
+            raise NotFound("missing.relation", id=relation_id)
+        closed = self._close_relation(relation_id, self._now)
+        if closed:
+            self._audit("forget", "relation", str(relation_id), reason, {})
+        return closed
+
+    def _close_relations(self, ids: Iterable[tuple[int]], at: str) -> int:
+        """Close relations; how many of them held or would have."""
+        return sum(self._close_relation(relation_id, at) for (relation_id,) in ids)
+
+    def _close_relation(self, relation_id: int, at: str) -> int:
+        return len(_all(self._db, CLOSE_RELATION, {"id": relation_id, "at": at}))
+
+    def _audit(
+        self, action: str, kind: str, target: str, reason: str, detail: dict[str, Any]
+    ) -> None:
+        row = {
+            "at": self._now,
+            "client": self._client,
+            "action": action,
+            "target_kind": kind,
+            "target_id": target,
+            "reason": reason,
+            "detail": json.dumps(detail, ensure_ascii=False),
+        }
+        self._db.execute(INSERT_AUDIT, row)
+
+
+def _entity_values(entity: NewEntity, known: dict[str, Any] | None) -> dict[str, str]:
+    """What an entity says after this: given values over known ones, properties merged."""
+    old = known or {"kind": "concept", "name": entity.id, "summary": "", "properties_json": "{}"}
+    properties = json.loads(old["properties_json"]) | entity.properties
+    return {
+        "kind": entity.kind or old["kind"],
+        "name": entity.name or old["name"],
+        "summary": entity.summary or old["summary"],
+        "properties_json": json.dumps(properties, ensure_ascii=False),
+    }
+
+
+def _starts(relation: NewRelation, about: str) -> str:
+    """When a relation begins that does not say so; one already over then began at no known time."""
+    over = relation.valid_until is not None and relation.valid_until <= about
+    return SINCE_EVER if over else about
+
+
+def _new_id(now: str) -> str:
+    """`chunk_`, the time and a random part: sortable, and unique across processes."""
+    return f"chunk_{re.sub('[-:.]', '', now)}_{secrets.token_hex(6)}"
+
+
+def _is_chunk_id(reference: str) -> bool:
+    return re.fullmatch(r"chunk_\d{8}T\d{9}Z_[0-9a-f]{12}", reference) is not None
+
+
+# --- Vectors ---------------------------------------------------------------------------
+
+WINDOWS_OF_CHUNK = "SELECT seq FROM windows WHERE chunk_seq = ?"
+
+
+def _put_vectors(db: apsw.Connection, seq: int, vectors: Vectors) -> None:
+    """Store the windows of a chunk; it waits no longer."""
+    for part, vector in enumerate(vectors):
+        sql = "INSERT INTO windows (chunk_seq, part) VALUES (?, ?) RETURNING seq"
+        window = _one(db, sql, (seq, part))
+        row = (window, np.ascontiguousarray(vector, np.float32).tobytes())
+        db.execute("INSERT INTO vectors (rowid, embedding, live) VALUES (?, ?, 1)", row)
+    db.execute("UPDATE chunks SET pending = 0 WHERE seq = ?", (seq,))
+
+
+def _model(db: apsw.Connection) -> Model | None:
+    rows: dict[str, str] = dict(
+        _all(db, "SELECT key, value FROM meta WHERE key LIKE 'embedding_%'")
+    )
+    if not rows:
+        return None
+    dim, unrelated = int(rows["embedding_dim"]), float(rows["embedding_unrelated"])
+    return Model(rows["embedding_model"], dim, unrelated)
+
+
+def _broken(db: apsw.Connection) -> dict[str, str]:
+    """For each fault that vectors can have, the statement that finds its rows."""
+    without = "SELECT seq FROM chunks c WHERE c.valid_until IS NULL AND c.pending = 0"
+    if not _has_vectors(db):
+        return {"unmarked": without}
+    return {
+        "orphans": "SELECT rowid FROM vectors EXCEPT SELECT seq FROM windows",
+        "windows": "SELECT seq FROM windows EXCEPT SELECT rowid FROM vectors",
+        "marks": """
+            SELECT v.rowid FROM vectors v JOIN windows w ON w.seq = v.rowid
+            JOIN chunks c ON c.seq = w.chunk_seq WHERE v.live <> (c.valid_until IS NULL)
+        """,
+        "unmarked": without + " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk_seq = c.seq)",
+    }
+
+
+MEND = {
+    "orphans": "DELETE FROM vectors WHERE rowid = ?",
+    "windows": "DELETE FROM windows WHERE seq = ?",
+    "marks": "UPDATE vectors SET live = 1 - live WHERE rowid = ?",
+    "unmarked": "UPDATE chunks SET pending = 1 WHERE seq = ?",
+}
+
+# --- Counting --------------------------------------------------------------------------
+
+_TOTALS = "SELECT count(*), count(*) FILTER (WHERE {0}), count(*) FILTER (WHERE NOT ({0})) FROM {1}"
+COUNTS = {
+    "chunks": _TOTALS.format("valid_until IS NULL", "chunks"),
+    "entities": """
+        SELECT count(DISTINCT id), count(*) FILTER (WHERE valid_until IS NULL),
+            count(DISTINCT id) - count(*) FILTER (WHERE valid_until IS NULL)
+        FROM entities
+    """,
+    "relations": _TOTALS.format("valid_until IS NULL OR valid_until > :at", "relations"),
+}
+
+_COUNTED = """
+    UPDATE {0} SET recall_count = recall_count + 1, last_recalled = ?
+    WHERE id IN (SELECT value FROM json_each(?)) AND valid_until IS NULL
+"""
+COUNT_CHUNKS, COUNT_ENTITIES = _COUNTED.format("chunks"), _COUNTED.format("entities")

@@ -1,0 +1,240 @@
+"""Text as the indexes see it: folding, terms, literal pieces, names and stock codes.
+
+Nothing here touches what is stored. Folding makes case, width and accents equal; terms are
+whole words and, in scripts that put no spaces between words, characters and pairs of them,
+which needs no dictionary and finds two-character Chinese words inside a sentence.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import pairwise
+
+UNSPACED = (
+    "\u3041-\u30ff\u31f0-\u31ff"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    "\uac00-\ud7a3"  # Hangul syllables: words carry their particles
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+)
+_PICTURES = "\u2190-\u21ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+_TERM = re.compile(f"[{UNSPACED}]+|[^\\W_{UNSPACED}]+|[{_PICTURES}]")
+_UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
+_WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
+
+STOPWORDS = frozenset(
+    """
+    a about above after again against all also am an and any are as at be been before being
+    below between both but by can could d did do does doing done down during each few for from
+    further had has have having he her here hers him his how i if in into is it its just ll m me
+    mine more most must my no nor not now of off on once only or other our ours out over own re s
+    same shall she should so some such t than that the their theirs them then there these they
+    this those through to too under until up us ve very was we were what when where which while
+    who whom whose why will with would y you your yours
+    """.split()  # noqa: SIM905 - a table of words reads better than a list of strings
+)
+FUNCTION_CHARACTERS = frozenset(
+    "的了是我你他她它们在和与吗呢吧啊有过着给什么哪些怎为如何曾对还也都就这那个一不没关于到要会能可以"
+)
+"""Chinese characters that carry grammar: a term of nothing else says nothing about a topic."""
+
+_COMBINING = re.compile("[\u0300-\u036f]")
+_EDGE = " \t\r\n.,;:!?\"'`^()[]{}<>，。；：！？、“”‘’（）【】《》「」『』…·~"
+_MAX_LITERALS = 24
+
+
+def fold(text: str) -> str:
+    """The form in which texts are compared: case, width and accents made equal.
+
+    >>> fold("Ｃafé ＳＨ600089 北门")
+    'cafe sh600089 北门'
+    """
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
+    return unicodedata.normalize("NFC", _COMBINING.sub("", apart))
+
+
+def identity(text: str) -> str:
+    """The form in which two ids are the same: NFKC and case-folded, one space for many.
+
+    >>> identity("  Blue  HERON ") == identity("ｂlue heron")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+# --- Terms -----------------------------------------------------------------------------
+
+
+def index_terms(text: str) -> list[str]:
+    """Every term of a text, in order, as the index of words holds them.
+
+    >>> index_terms("项目周会 moved!")
+    ['项', '目', '周', '会', '项目', '目周', '周会', 'moved']
+    """
+    terms: list[str] = []
+    for run in _TERM.findall(fold(text)):
+        if _UNSPACED_RUN.match(run):
+            terms += run
+            terms += [a + b for a, b in pairwise(run)]
+        else:
+            terms.append(run)
+    return terms
+
+
+def query_terms(query: str) -> list[str]:
+    """The distinct terms of a query that say what it is about; all of them if none does.
+
+    >>> query_terms("When is the weekly meeting?")
+    ['weekly', 'meeting']
+    """
+    terms = list(dict.fromkeys(index_terms(query)))
+    return [term for term in terms if not _empty(term)] or terms
+
+
+def _empty(term: str) -> bool:
+    return term in STOPWORDS or FUNCTION_CHARACTERS.issuperset(term)
+
+
+def literals(query: str) -> list[str]:
+    """The pieces of a query that are also looked for as they stand, inside words too.
+
+    Pieces between spaces without their outer punctuation (`100%`, `c++`, `pre-build`), and
+    within a piece of mixed scripts each run on its own; of a stock code also its digits.
+
+    >>> literals("what is 'sh600089建仓' at 100%?")
+    ['sh600089建仓', 'sh600089', '建仓', '600089', '100%']
+    """
+    pieces: dict[str, None] = {}
+    for raw in fold(query).split():
+        piece = raw.strip(_EDGE) or raw
+        runs = _TERM.findall(piece)
+        mixed = len(runs) > 1 and any(map(_UNSPACED_RUN.match, runs))
+        for text in (piece, *runs) if mixed else (piece,):
+            if not _empty(text):
+                pieces[text] = None
+        for code in codes(piece):
+            pieces[code.split(".")[0]] = None
+    return list(pieces)[:_MAX_LITERALS]
+
+
+def tokens(text: str) -> int:
+    """About how many tokens a language model reads: 1 per CJK character, 1 per 4 others.
+
+    >>> tokens("周会 moved"), tokens("")
+    (4, 0)
+    """
+    wide = len(_WIDE.findall(text))
+    return wide + -(-(len(text) - wide) // 4)
+
+
+# --- Names -----------------------------------------------------------------------------
+
+_MAX_WORDS, _MAX_CHARACTERS, _MAX_GAP = 6, 12, 3
+
+
+def name_keys(text: str) -> set[str]:
+    """Every stretch of a text that could be the name of something, folded.
+
+    Up to six words, or twelve characters of an unspaced script, that follow one another;
+    pieces between spaces as they stand (`c#`, `at&t`); and stock codes in their one spelling.
+    What is too common to be read out of a text counts only when it is the whole text.
+
+    >>> {"c#", "o'neil & co"} <= name_keys("Ask O'Neil & Co about C#.")
+    True
+    >>> "600089.sh" in name_keys("买入 SH600089。")
+    True
+    """
+    folded = " ".join(fold(text).split())
+    pieces = (raw.strip(_EDGE) for raw in folded.split(" "))
+    keys = {key for key in (*_stretches(folded), *pieces) if key and not is_common(key)}
+    keys.update(codes(folded))
+    whole = folded.strip(_EDGE)
+    return keys | ({whole} if 0 < len(whole) <= 256 else set())
+
+
+def is_common(key: str) -> bool:
+    """Whether a name is too common to be read out of a text: a stopword, a lone character.
+
+    >>> is_common("it"), is_common("的"), is_common("qls")
+    (True, True, False)
+    """
+    return _empty(key) or len(key) == 1
+
+
+def has_name(text: str, key: str) -> bool:
+    """Whether a folded name stands in a text as a whole, or a stock code in any spelling.
+
+    >>> has_name("Ask the QLS team", "qls"), has_name("QLSX", "qls"), has_name("东北门口", "北门")
+    (True, False, True)
+    """
+    folded = " ".join(fold(text).split())
+    if any(codes(key)):
+        return key in lookup_keys(set(codes(folded)))
+    spaced = f"[^\\W_{UNSPACED}]"
+    before = f"(?<!{spaced})" if re.match(spaced, key) else ""
+    after = f"(?!{spaced})" if re.match(spaced, key[-1]) else ""
+    return re.search(before + re.escape(key) + after, folded) is not None
+
+
+def _stretches(folded: str) -> Iterator[str]:
+    spans: list[tuple[int, int]] = []
+    for match in _TERM.finditer(folded):
+        start, end = match.span()
+        spaced = not _UNSPACED_RUN.match(folded, start, start + 1)
+        spans += [(start, end)] if spaced else [(at, at + 1) for at in range(start, end)]
+    for first, (start, _) in enumerate(spans):
+        words, end = 0, start
+        for begin, stop in spans[first : first + _MAX_CHARACTERS]:
+            words += stop - begin > 1
+            if words > _MAX_WORDS or begin - end > _MAX_GAP:
+                break
+            end = stop
+            yield folded[start:stop]
+
+
+_EXCHANGES = {"sh": "sh", "ss": "sh", "sz": "sz", "bj": "bj", "hk": "hk"}
+_CODE = re.compile(
+    r"(?<![a-z0-9])(?:(sh|sz|bj|hk)[.:]?)?(\d{4,6})(?:\.(sh|ss|sz|bj|hk))?(?![a-z0-9])"
+)
+ANY_EXCHANGE = "*"
+
+
+def codes(folded: str) -> Iterator[str]:
+    """The stock codes of a folded text in their one spelling, `600089.sh`.
+
+    A code without its exchange is six digits (`600089`). Hong Kong's have four or five.
+
+    >>> list(codes("sh600089, 600089.ss, 600089 or hk00700"))
+    ['600089.sh', '600089.sh', '600089', '00700.hk']
+    """
+    for before, digits, after in _CODE.findall(folded):
+        exchange = _EXCHANGES.get(before or after, "")
+        if exchange == "hk" and len(digits) < 6:
+            yield f"{digits.zfill(5)}.hk"
+        elif len(digits) == 6 and exchange != "hk":
+            yield f"{digits}.{exchange}" if exchange else digits
+
+
+def code_keys(name: str) -> set[str]:
+    """The keys under which an entity with this id or name is found by its stock code.
+
+    Its digits alone find it always; with an exchange only the same one does, or any where the
+    entity itself names none.
+
+    >>> sorted(code_keys("stock:SH600089")), sorted(code_keys("600089"))
+    (['600089', '600089.sh'], ['600089', '600089.*'])
+    """
+    folded = fold(name).rpartition(":")[2].strip()
+    match = _CODE.fullmatch(folded)
+    (code,) = list(codes(folded)) if match else [""]
+    if not code:
+        return set()
+    digits, _, exchange = code.partition(".")
+    return {digits, f"{digits}.{exchange or ANY_EXCHANGE}"}
+
+
+def lookup_keys(keys: set[str]) -> set[str]:
+    """The keys to look up for those of a text: a code with its exchange also finds bare ones."""
+    known = {code for key in keys for code in codes(key) if "." in code}
+    return keys | {f"{code.split('.')[0]}.{ANY_EXCHANGE}" for code in known}
