@@ -20,6 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+VERSION = "0.1.0"
 ROOT = Path(__file__).resolve().parent
 HOME = "~/.hermes/memory"
 

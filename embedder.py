@@ -147,7 +147,8 @@ class HubModel:
         return self._embed([self._before_passage + readable(text) for text in texts])
 
     def query(self, text: str) -> Vectors:
-        return self._embed([self._before_query + readable(text)])[0]
+        vector: Vectors = self._embed([self._before_query + readable(text)])[0]
+        return vector
 
     def _embed(self, texts: list[str]) -> Vectors:
         vectors = [_unit(vector) for vector in self._model.embed(texts, batch_size=self._BATCH)]
@@ -157,7 +158,7 @@ class HubModel:
 def _unit(vector: Any) -> Vectors:
     array: Vectors = np.asarray(vector, np.float32).reshape(-1)
     length = max(float(np.linalg.norm(array)), 1e-12)
-    return (array / length).astype(np.float32)
+    return np.asarray(array / length, np.float32)
 
 
 def readable(text: str) -> str:
@@ -165,9 +166,19 @@ def readable(text: str) -> str:
     return re.sub("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]", " ", text)
 
 
-def embed(model: Embedder, text: str) -> Vectors:
-    """A vector for each window of a text, so that nothing of a long one is cut."""
-    return model.passages(windows(text, model.fits))
+def embed(
+    model: Embedder, text: str, stopped: Callable[[], bool] = lambda: False
+) -> Vectors | None:
+    """A vector for each window of a text, so that nothing of a long one is cut.
+
+    A long text takes a while: None as soon as `stopped` says so.
+    """
+    vectors = []
+    for piece in windows(text, model.fits):
+        if stopped():
+            return None
+        vectors.append(model.passages([piece])[0])
+    return np.stack(vectors)
 
 
 def windows(text: str, fits: Callable[[str], bool]) -> list[str]:
@@ -354,15 +365,10 @@ def unrelated_cosine(model: Embedder) -> float:
 
 
 class ModelLoader:
-    """Loads a model in a thread of its own; whoever needs it waits as long as they like.
+    """Loads a model in a thread of its own; whoever needs it waits as long as they like."""
 
-    `ready` is called in that thread with the loaded model and may refuse it with ModelError.
-    """
-
-    def __init__(
-        self, load_model: Callable[[], Embedder], ready: Callable[[Embedder], None]
-    ) -> None:
-        self._load_model, self._ready = load_model, ready
+    def __init__(self, load_model: Callable[[], Embedder]) -> None:
+        self._load_model = load_model
         self._done = threading.Event()
         self._start_lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -380,9 +386,7 @@ class ModelLoader:
 
     def _run(self) -> None:
         try:
-            model = self._load_model()
-            self._ready(model)
-            self._model = model
+            self._model = self._load_model()
         except ModelError as error:
             self._error = str(error)
         except Exception as error:
@@ -391,8 +395,8 @@ class ModelLoader:
         finally:
             self._done.set()
 
-    def wait(self, seconds: float) -> Embedder | None:
-        """The model, if it is there within that time."""
+    def wait(self, seconds: float | None) -> Embedder | None:
+        """The model, if it is there within that time; None waits until that is known."""
         self.start()
         self._done.wait(seconds)
         return self._model

@@ -22,6 +22,43 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "MNELO_MEMORY_CONFIG names {file}, which does not exist.",
         "zh": "MNELO_MEMORY_CONFIG 指向的 {file} 不存在。",
     },
+    "input.interval": {
+        "en": "{name} ({end}) is not after valid_from ({start}).",
+        "zh": "{name}（{end}）不晚于 valid_from（{start}）。",
+    },
+    "update.nothing": {
+        "en": "Nothing to update: give new_content, new_importance or new_properties.",
+        "zh": "没有要更新的内容：请提供 new_content、new_importance 或 new_properties。",
+    },
+    # --- answers ---
+    "lane.off": {
+        "en": "The {lane} lane is switched off ([recall] lanes).",
+        "zh": "{lane} 通道已关闭（[recall] lanes）。",
+    },
+    "lane.switched_off": {"en": "switched off in [recall] lanes", "zh": "在 [recall] lanes 中关闭"},
+    "lane.state_off": {"en": "off: {reason}", "zh": "关闭：{reason}"},
+    "notice.placeholder": {
+        "en": "This is a placeholder ([recall] placeholders), not searched for; ask in more words.",
+        "zh": "占位查询（[recall] placeholders）不会被检索；请用更多的词提问。",
+    },
+    "notice.nothing": {"en": "Nothing stored matches.", "zh": "没有匹配的记忆。"},
+    "notice.budget": {
+        "en": "{left} more did not fit into max_tokens.",
+        "zh": "另有 {left} 条超出 max_tokens，未列出。",
+    },
+    "notice.loading": {
+        "en": "The embedding model is still loading; words, names and links answered.",
+        "zh": "嵌入模型仍在加载；本次由文字、名称与关系作答。",
+    },
+    "notice.vectors_off": {"en": "Vectors are off: {reason}.", "zh": "向量已关闭：{reason}。"},
+    "notice.pending": {
+        "en": "{count} memories still wait for their vectors.",
+        "zh": "还有 {count} 条记忆等待生成向量。",
+    },
+    "notice.lane_failed": {
+        "en": "The {lane} lane failed and gave nothing; see the log.",
+        "zh": "{lane} 通道出错，未给出结果；详见日志。",
+    },
     # --- the file ---
     "store.folder": {
         "en": "{path} is a folder; the memory needs a file.",

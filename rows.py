@@ -90,6 +90,7 @@ class StoredChunk:
     id: str
     new: bool
     entity_ids: list[str]
+    pending: bool
 
 
 @dataclass(frozen=True, slots=True)

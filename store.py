@@ -425,8 +425,9 @@ class View:
         """The id of the entity with this id, or with this name, alias or code and no other."""
         return _entity_id(self._db, reference, asof)
 
-    def chunk_exists(self, chunk_id: str) -> bool:
-        return _one(self._db, "SELECT 1 FROM chunks WHERE id = ?", (chunk_id,)) is not None
+    def latest_version(self, chunk_id: str) -> str:
+        """The id of the last version of the memory that this id belongs to; NotFound if none."""
+        return str(_version(self._db, chunk_id)["id"])
 
     def near_names(self, reference: str, limit: int = 5) -> list[str]:
         """Ids of live entities with a name that resembles this one, for an error's hint."""
@@ -506,8 +507,20 @@ def _table(db: apsw.Connection, sql: str, key: str) -> dict[str, Any] | None:
     return None
 
 
+def _version(db: apsw.Connection, chunk_id: str) -> dict[str, Any]:
+    """The last version of the memory that this id, of any version, belongs to."""
+    while True:
+        version = _table(db, CHUNK_VERSION, chunk_id)
+        if version is None:
+            raise NotFound("missing.chunk", id=chunk_id)
+        if version["superseded_by"] is None:
+            return version
+        chunk_id = version["superseded_by"]
+
+
 def _has_vectors(db: apsw.Connection) -> bool:
-    return db.table_exists("main", "vectors")
+    # Asked by a statement, which sees a table that another connection has just made.
+    return _one(db, "SELECT 1 FROM sqlite_schema WHERE name = 'vectors'") is not None
 
 
 def _entity_id(db: apsw.Connection, reference: str, asof: str | None = None) -> str | None:
@@ -522,7 +535,7 @@ def _entity_id(db: apsw.Connection, reference: str, asof: str | None = None) -> 
     return str(ids.pop()) if len(ids) == 1 else None
 
 
-def _fold(*values: apsw.SQLiteValue) -> str:
+def _fold(*values: Any) -> str:
     """words.fold as an SQL function."""
     return words.fold(str(values[0]))
 
@@ -919,7 +932,8 @@ class _Writer:
         if chunk.vectors is not None and not found:
             _put_vectors(self._db, seq, chunk.vectors)
         self._audit("remember", "chunk", chunk_id, "", {"status": "exists" if found else "stored"})
-        return StoredChunk(chunk_id, not found, ids)
+        waits = _one(self._db, "SELECT pending FROM chunks WHERE seq = ?", (seq,))
+        return StoredChunk(chunk_id, not found, ids, bool(waits))
 
     def _insert_chunk(self, chunk: NewChunk, content_hash: int) -> tuple[int, str]:
         chunk_id = _new_id(self._now)
@@ -961,7 +975,7 @@ class _Writer:
     ) -> tuple[str, str]:
         old = self._live_version(chunk_id)
         properties = json.loads(old["metadata_json"]) | change.properties
-        row = {
+        row: dict[str, Any] = {
             "content": old["content"] if change.content is None else change.content,
             "importance": old["importance"] if change.importance is None else change.importance,
             "metadata": json.dumps(properties, ensure_ascii=False),
@@ -991,7 +1005,7 @@ class _Writer:
         self._index(seq, indexed)
         self._take_vectors(old["seq"], seq, change.vectors, same_text)
         self._audit("update", "chunk", new_id, reason, {"supersedes": old["id"]})
-        return new_id, old["id"]
+        return new_id, str(old["id"])
 
     def _carry_over(self, old: int, new: int, old_id: str, new_id: str, at: str) -> None:
         """Give the next version the tags, links and edges of the one it replaces.
@@ -1028,7 +1042,7 @@ class _Writer:
             _put_vectors(self._db, new, vectors)
 
     def forget_chunk(self, chunk_id: str, reason: str, cascade: bool) -> tuple[int, int]:
-        row = self._version(chunk_id)
+        row = _version(self._db, chunk_id)
         if row["valid_until"] is not None:
             return 0, 0
         edges = 0
@@ -1039,18 +1053,8 @@ class _Writer:
         self._audit("forget", "chunk", row["id"], reason, {"edges_invalidated": edges})
         return 1, edges
 
-    def _version(self, chunk_id: str) -> dict[str, Any]:
-        """The last version of the memory that this id, of any version, belongs to."""
-        while True:
-            version = _table(self._db, CHUNK_VERSION, chunk_id)
-            if version is None:
-                raise NotFound("missing.chunk", id=chunk_id)
-            if version["superseded_by"] is None:
-                return version
-            chunk_id = version["superseded_by"]
-
     def _live_version(self, chunk_id: str) -> dict[str, Any]:
-        version = self._version(chunk_id)
+        version = _version(self._db, chunk_id)
         if version["valid_until"] is not None:
             raise NotFound("missing.forgotten", id=chunk_id)
         return version
@@ -1095,12 +1099,13 @@ class _Writer:
         key = words.identity(entity.id)
         known = _table(self._db, LATEST_ENTITY, key)
         live = known is not None and known["valid_until"] is None
+        entity_id = str(known["id"]) if known else entity.id
         values = _entity_values(entity, known)
         if known is None or not live or any(known[name] != values[name] for name in values):
             if known is not None and live:
                 self._db.execute(CLOSE_ENTITY, {"seq": known["seq"], "at": self._now})
             row = values | {
-                "id": known["id"] if known else entity.id,
+                "id": entity_id,
                 "key": key,
                 "properties": values["properties_json"],
                 "source": known["source"] if known else source,
@@ -1110,8 +1115,7 @@ class _Writer:
                 "valid_from": self._now if known else min(about, self._now),
             }
             self._db.execute(INSERT_ENTITY, row)
-            self._audit("entity", "entity", row["id"], "", {"new": known is None})
-        entity_id = known["id"] if known else entity.id
+            self._audit("entity", "entity", entity_id, "", {"new": known is None})
         self._known_since(entity_id, about)
         self._name(entity_id, values["name"], entity.aliases, about)
         return entity_id
@@ -1211,12 +1215,12 @@ class _Writer:
         """Record that a chunk says so, which also links it with both ends."""
         seq = _one(self._db, "SELECT seq FROM chunks WHERE id = ?", (row["evidence"],))
         self._db.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?)", (relation_id, seq))
-        ends = [row[end] for end in ("source_id", "target_id") if not _is_chunk_id(row[end])]
+        ends = [row[end] for end in ("source_id", "target_id") if not is_chunk_id(row[end])]
         self._mention(seq, ends, "evidence")
 
     def _endpoint(self, reference: str, source: str, about: str) -> str:
         """What a relation's end means: a live chunk, a known entity by any name, or a new one."""
-        if _is_chunk_id(reference):
+        if is_chunk_id(reference):
             return str(self._live_version(reference)["id"])
         known = _entity_id(self._db, reference)
         return known or self.put_entity(NewEntity(reference), source, about)
@@ -1274,7 +1278,8 @@ def _new_id(now: str) -> str:
     return f"chunk_{re.sub('[-:.]', '', now)}_{secrets.token_hex(6)}"
 
 
-def _is_chunk_id(reference: str) -> bool:
+def is_chunk_id(reference: str) -> bool:
+    """Whether an id has the form of a chunk's; any other names an entity."""
     return re.fullmatch(r"chunk_\d{8}T\d{9}Z_[0-9a-f]{12}", reference) is not None
 
 

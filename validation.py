@@ -23,6 +23,7 @@ from mnelo_locale import message
 Schema = dict[str, Any]
 
 STRATEGIES = ("rrf", "vector_only", "graph_only", "meta_only", "entity_only")
+MOST_AT_ONCE = 10_000
 TARGETS = ("chunk", "entity", "relation")
 
 
@@ -334,6 +335,14 @@ class Contract:
             name: field.read(name, _given(name, field, arguments.get(name)))
             for name, field in fields.items()
         }
+
+    def read_many(self, tool: str, items: Any) -> list[dict[str, Any]]:
+        """Every item, checked as the arguments of the tool."""
+        return list(Items(self.tools[tool], max_items=MOST_AT_ONCE).read("items", items))
+
+    def relation_id(self, value: str) -> int:
+        """The number that a relation's id is."""
+        return Integer(1, (1 << 63) - 1).read("target_id", value)
 
 
 def contract(config: Config) -> Contract:

@@ -162,6 +162,18 @@ def is_common(key: str) -> bool:
     return _empty(key) or len(key) == 1
 
 
+def starts_word(name: str, term: str) -> bool:
+    """Whether a word of a folded name begins with a term; in unspaced scripts any part will do.
+
+    >>> starts_word("kweichow moutai", "mou"), starts_word("moutai", "ou")
+    (True, False)
+    >>> starts_word("特变电工", "电工")
+    True
+    """
+    before = "" if _UNSPACED_RUN.match(term) else f"(?<![^\\W_{UNSPACED}])"
+    return re.search(before + re.escape(term), name) is not None
+
+
 def has_name(text: str, key: str) -> bool:
     """Whether a folded name stands in a text as a whole, or a stock code in any spelling.
 

@@ -1,0 +1,669 @@
+"""Memory that agents share: one SQLite file, four ways to find things, one ranking.
+
+The file reads top to bottom: the class, its tools (each one public method, which is an MCP
+tool of the server), upkeep, and what is inside. Memory checks arguments, gives times and
+vectors, plans a recall and explains it; the store knows the file, the lanes know how to look,
+answers.py how to reply.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from datetime import datetime, timedelta, timezone
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, get_args
+
+import numpy as np
+
+import answers
+import embedder
+import timestamps
+import validation
+import words
+from config import VERSION, Config
+from embedder import Embedder, ModelLoader
+from errors import InvalidInput, MneloError, ModelError, NotFound
+from fusion import best_first
+from graph import Walk, neighbourhood
+from lanes import (
+    ENTITY,
+    SEEDS,
+    Query,
+    Ranking,
+    entity_lane,
+    graph_lane,
+    meta_lane,
+    vector_lane,
+)
+from mnelo_locale import message
+from recall_log import RecallLog
+from results import (
+    Forgotten,
+    Graph,
+    Hit,
+    Lane,
+    Recalled,
+    Related,
+    Remembered,
+    Similar,
+    Updated,
+)
+from rows import Change, LogEntry, Model, NewChunk, NewEntity, NewRelation, Scope, Vectors
+from store import SCHEMA_VERSION, SqliteStore, View, is_chunk_id
+
+log = logging.getLogger("mnelo")
+
+CLIENT: ContextVar[str] = ContextVar("mnelo_client", default="python")
+"""Who is calling, for the audit and the log of recalls."""
+
+ALONE: dict[Lane, Callable[[View, Query], Ranking]] = {
+    "vector": vector_lane,
+    "meta": meta_lane,
+    "entity": entity_lane,
+}
+"""The lanes that start from the query; graph starts from what they found."""
+
+READER_SETS = 4
+INLINE_CHARACTERS = 4000  # a longer text gets its vectors after the answer
+FILL_FIRST = 64  # waiting chunks that a recall embeds before it answers
+SIMILAR = 3
+SIMILAR_FROM = 0.8  # of the way from unrelated (0) to identical (1)
+
+
+class Memory:
+    """The facade: every tool of the server is one public method with the tool's arguments.
+
+    Opens or makes the file; `path` beats the settings, which are read from the environment and
+    config.toml where none are given. Safe for use by many threads, and several processes may
+    have the same file open. Methods raise MneloError, whose text is fit to show a person.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> settings = Config.load({}, embedder_model="none")
+    >>> with TemporaryDirectory() as folder, Memory(f"{folder}/m.db", config=settings) as memory:
+    ...     _ = memory.remember("The kettle is in the attic.", source="home")
+    ...     [hit["content"] for hit in memory.recall("kettle")["hits"]]
+    ['The kettle is in the attic.']
+    """
+
+    # -- opening and closing --
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        config: Config | None = None,
+        load_model: Callable[[str | None], Embedder] | None = None,
+    ) -> None:
+        """`load_model` replaces the choice of a model: it is given the name in the file, if any."""
+        self.config = config or Config.load()
+        self._contract = validation.contract(self.config)
+        self.path = Path(path or self.config.database_path).expanduser().absolute()
+        self._store = SqliteStore(
+            self.path,
+            busy_seconds=self.config.database_busy_seconds,
+            synchronous=self.config.database_synchronous,
+            cache_mb=self.config.database_cache_mb,
+            lanes=get_args(Lane),
+            reader_sets=READER_SETS,
+        )
+        self._load_model = load_model or (lambda recorded: embedder.load(self.config, recorded))
+        self._models = ModelLoader(self._model_for_file)
+        self._closing = threading.Event()
+        self._work = threading.Event()
+        self._fill_lock, self._start_lock = threading.Lock(), threading.Lock()
+        self._log = RecallLog(self._store)
+        self._pool = ThreadPoolExecutor(READER_SETS * len(ALONE), thread_name_prefix="mnelo-lane")
+        self._filler = threading.Thread(target=self._fill_all, name="mnelo-vectors", daemon=True)
+        if self.config.warm_up_embedder:
+            self._model(0)
+
+    def close(self) -> None:
+        """Finish what was begun and close the file."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._work.set()
+        if self._filler.ident is not None:
+            self._filler.join(timeout=10)
+        self._pool.shutdown()
+        self._log.close()
+        self._store.close()
+
+    def __enter__(self) -> "Memory":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- writing --
+
+    def remember(
+        self,
+        content: str,
+        *,
+        source: str = "manual",
+        importance: float = 0.5,
+        entities: Sequence[Any] = (),
+        relations: Sequence[Mapping[str, Any]] = (),
+        tags: Sequence[str] = (),
+        session_id: str = "default",
+        timestamp: str = "",
+    ) -> Remembered:
+        """Store a memory with what it is about; the same live memory again is folded into it."""
+        given = {
+            "content": content,
+            "source": source,
+            "importance": importance,
+            "entities": entities,
+            "relations": relations,
+            "tags": tags,
+            "session_id": session_id,
+            "timestamp": timestamp,
+        }
+        (result,) = self._remember([self._contract.read("memory_remember", given)])
+        return result
+
+    def remember_many(self, items: Sequence[Mapping[str, Any]]) -> list[Remembered]:
+        """Store many memories, each a mapping of remember's arguments, all of them or none."""
+        return self._remember(self._contract.read_many("memory_remember", items))
+
+    def relate(
+        self,
+        source_id: str,
+        target_id: str,
+        relation: str,
+        *,
+        weight: float = 1.0,
+        valid_from: str = "",
+        valid_until: str = "",
+        evidence_chunk_id: str = "",
+        properties: Mapping[str, Any] | None = None,
+    ) -> Related:
+        """Connect two entities or memories; the same relation again is changed, not doubled."""
+        given = {
+            "source_id": source_id,
+            "target_id": target_id,
+            "relation": relation,
+            "weight": weight,
+            "valid_from": valid_from,
+            "valid_until": valid_until,
+            "evidence_chunk_id": evidence_chunk_id,
+            "properties": properties,
+        }
+        read = _relation(self._contract.read("memory_relate", given), "valid_until")
+        relation_id, status = self._store.put_relation(read, CLIENT.get())
+        return {"relation_id": relation_id, "status": status}
+
+    def forget(
+        self,
+        target_id: str | int,
+        *,
+        target_kind: str = "chunk",
+        reason: str = "outdated",
+        cascade: bool = True,
+    ) -> Forgotten:
+        """Close a memory, an entity or a relation. The row stays, so its history does too."""
+        given = {
+            "target_id": target_id,
+            "target_kind": target_kind,
+            "reason": reason,
+            "cascade": cascade,
+        }
+        read = self._contract.read("memory_forget", given)
+        target, client = read["target_id"], CLIENT.get()
+        edges = 0
+        if read["target_kind"] == "relation":
+            number = self._contract.relation_id(target)
+            count = self._store.close_relation(number, read["reason"], client)
+        elif read["target_kind"] == "entity":
+            target = target.removeprefix(ENTITY)
+            count, edges = self._store.close_entity(target, read["reason"], read["cascade"], client)
+        else:
+            count, edges = self._store.close_chunk(target, read["reason"], read["cascade"], client)
+        return {"forgotten": count, "edges_invalidated": edges}
+
+    def update(
+        self,
+        old_id: str,
+        *,
+        new_content: str = "",
+        reason: str = "updated",
+        new_importance: float | None = None,
+        new_properties: Mapping[str, Any] | None = None,
+    ) -> Updated:
+        """Open the next version of a memory and close the current one, whichever id is given."""
+        given = {
+            "old_id": old_id,
+            "new_content": new_content,
+            "reason": reason,
+            "new_importance": new_importance,
+            "new_properties": new_properties,
+        }
+        read = self._contract.read("memory_update", given)
+        content, importance = read["new_content"], read["new_importance"]
+        if content is None and importance is None and not read["new_properties"]:
+            raise InvalidInput("update.nothing")
+        vectors = None if content is None else self._vectors(content)
+        change = Change(content, importance, read["new_properties"], vectors)
+        new, old = self._store.replace_chunk(read["old_id"], change, read["reason"], CLIENT.get())
+        self._work.set()
+        return {
+            "new_chunk_id": new,
+            "supersedes": old,
+            "status": "unchanged" if new == old else "updated",
+        }
+
+    # -- reading --
+
+    def recall(
+        self,
+        query: str,
+        *,
+        top_k: int = 5,
+        graph_hops: int = 2,
+        filters: Mapping[str, Any] | None = None,
+        strategy: str = "rrf",
+        asof: str = "",
+        explain: bool = False,
+        max_tokens: int = 8000,
+    ) -> Recalled:
+        """The memories that the lanes together rank highest, best first, and why if asked."""
+        given = {
+            "query": query,
+            "top_k": top_k,
+            "graph_hops": graph_hops,
+            "filters": filters,
+            "strategy": strategy,
+            "asof": asof,
+            "explain": explain,
+            "max_tokens": max_tokens,
+        }
+        read = self._contract.read("memory_recall", given)
+        if words.fold(read["query"]).strip() in self.config.recall_placeholders:
+            return {"hits": [], "notice": message("notice.placeholder")}
+        started, asked = time.perf_counter(), timestamps.now()
+        found, notices = self._find(read, asked)
+        shown = answers.fit(found, read["max_tokens"], read["query"])
+        if len(shown) < len(found):
+            notices.append(message("notice.budget", left=len(found) - len(shown)))
+        self._log.add(_log_entry(read, found, asked, time.perf_counter() - started))
+        return {"hits": shown, "notice": " ".join(notices)} if notices else {"hits": shown}
+
+    def graph_query(
+        self,
+        start_node: str,
+        *,
+        max_hops: int = 3,
+        edge_types: Sequence[str] = (),
+        asof: str = "",
+        limit: int = 200,
+    ) -> Graph:
+        """What is connected with an entity or a memory, nearest and heaviest first."""
+        given = {
+            "start_node": start_node,
+            "max_hops": max_hops,
+            "edge_types": edge_types,
+            "asof": asof,
+            "limit": limit,
+        }
+        read = self._contract.read("memory_graph_query", given)
+        with self._store.view() as view:
+            walk = Walk(
+                start=_start(view, read["start_node"], read["asof"]),
+                hops=read["max_hops"],
+                types=read["edge_types"],
+                asof=read["asof"],
+                at=read["asof"] or timestamps.now(),
+                limit=read["limit"],
+            )
+            return neighbourhood(view, walk)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts, sizes, the state of model and lanes, and how recalls went in the last 24 h."""
+        self._log.flush()
+        day_ago = timestamps.stamp(datetime.now(timezone.utc) - timedelta(days=1))
+        with self._store.view() as view:
+            counts, recalls = view.counts(), view.latencies(day_ago)
+            vectors, pending, model = view.vector_count(), view.pending_count(), view.model()
+        return {
+            **counts,
+            "vectors": vectors,
+            "pending": pending,
+            "embedder": self._embedder_state(model),
+            "lanes": {lane: self._lane_state(lane) for lane in get_args(Lane)},
+            "db": {"path": str(self.path), **self._store.sizes()},
+            "recall_24h": _latency(recalls),
+            "version": VERSION,
+            "schema": SCHEMA_VERSION,
+        }
+
+    # -- upkeep --
+
+    def wait_for_model(self, seconds: float) -> bool:
+        """Whether the model is there within that time."""
+        return self._model(seconds) is not None
+
+    def fill_pending(self, progress: Callable[[int], None] = lambda count: None) -> int:
+        """Give every waiting memory its vectors now; how many got them.
+
+        Raises ModelError where there is no model.
+        """
+        model = self._model(None)
+        if model is None:
+            raise ModelError("notice.vectors_off", reason=self._models.reason)
+        filled = 0
+        while count := self._fill(model):
+            filled += count
+            progress(filled)
+        return filled
+
+    def repair_vectors(self, *, dry_run: bool = False) -> dict[str, int]:
+        """Mend what must not be: vectors, windows and marks out of step with the memories."""
+        return self._store.repair_vectors(dry_run=dry_run)
+
+    # -- inside: remembering --
+
+    def _remember(self, items: Sequence[dict[str, Any]]) -> list[Remembered]:
+        vectors = [self._vectors(item["content"]) for item in items]
+        chunks = [_chunk(item, each) for item, each in zip(items, vectors, strict=True)]
+        stored = self._store.put_chunks(chunks, CLIENT.get())
+        self._work.set()
+        results: list[Remembered] = []
+        for chunk, each in zip(chunks, stored, strict=True):
+            result: Remembered = {
+                "chunk_id": each.id,
+                "status": "stored" if each.new else "exists",
+                "entities": each.entity_ids,
+                "embedding": "stored" if not each.pending else "off" if self._off() else "pending",
+            }
+            if len(items) == 1 and chunk.vectors is not None:
+                similar = self._similar(each.id, chunk.vectors)
+                result.update({"similar": similar} if similar else {})
+            results.append(result)
+        return results
+
+    def _vectors(self, content: str) -> Vectors | None:
+        """The vectors of a text, if the model is there and the text is not too long to wait for."""
+        model = self._model(0)
+        if model is None or len(content) > INLINE_CHARACTERS:
+            return None
+        return embedder.embed(model, content, self._closing.is_set)
+
+    def _similar(self, chunk_id: str, vectors: Vectors) -> list[Similar]:
+        """Live memories that say nearly the same, on a scale that holds for every model."""
+        with self._store.view() as view:
+            near = view.nearest(vectors[0], Scope(), SIMILAR + 1)
+            model = view.model()
+        unrelated = model.unrelated if model else 0.0
+        cosines = {key: 1 - distance**2 / 2 for key, distance in near if key != chunk_id}
+        return [
+            Similar(chunk_id=key, similarity=round(cosine, 4))
+            for key, cosine in cosines.items()
+            if (cosine - unrelated) / (1 - unrelated) >= SIMILAR_FROM
+        ][:SIMILAR]
+
+    # -- inside: recalling --
+
+    def _find(self, read: Mapping[str, Any], asked: str) -> tuple[list[Hit], list[str]]:
+        scope = Scope(asof=read["asof"], **read["filters"])
+        deadline = time.monotonic() + self.config.embedder_wait_seconds
+        query = Query(
+            text=read["query"],
+            scope=scope,
+            at=read["asof"] or asked,
+            depth=max(self.config.recall_lane_depth, 2 * read["top_k"]),
+            hops=read["graph_hops"],
+            fan_out=self.config.limits_fan_out,
+            vector=lambda: self._query_vector(read["query"], deadline),
+        )
+        with self._store.views() as views:
+            rankings, notices = self._rank(views, query, read["strategy"])
+            k = self.config.recall_rrf_k
+            fused = answers.fuse(rankings, k, self.config.recall_stock_boost)
+            view = views["graph"]
+            chunks = view.chunks(filter(is_chunk_id, fused.scores), scope)
+            names = [] if scope.only_chunks else _entity_ids(fused.scores)
+            entities = view.entities(names, scope)
+            pending = view.pending_count()
+        if pending and self._uses("vector", read["strategy"]):
+            notices.append(message("notice.pending", count=pending))
+        found = answers.hits(
+            fused, chunks, entities, top_k=read["top_k"], explain=read["explain"], k=k
+        )
+        return found, notices if found else [message("notice.nothing"), *notices]
+
+    def _rank(
+        self, views: Mapping[str, View], query: Query, strategy: str
+    ) -> tuple[dict[Lane, Ranking], list[str]]:
+        """Run the lanes that a strategy needs; a lane that fails leaves the others to answer."""
+        alone = strategy.removesuffix("_only")
+        if strategy != "rrf" and alone not in self.config.recall_lanes:
+            raise InvalidInput("lane.off", lane=alone)
+        wanted = [lane for lane in ALONE if self._uses(lane, strategy)]
+        outcomes = self._run(views, query, wanted)
+        rankings = {lane: each for lane, each in outcomes.items() if isinstance(each, Ranking)}
+        if self._uses("graph", strategy):
+            seeds = _seeds(rankings, self.config.recall_rrf_k)
+            outcomes["graph"] = _attempt("graph", graph_lane, views["graph"], query, seeds)
+            if isinstance(outcomes["graph"], Ranking):
+                rankings["graph"] = outcomes["graph"]
+        failed = {lane: each for lane, each in outcomes.items() if isinstance(each, Exception)}
+        if failed and not rankings:
+            raise next(iter(failed.values()))
+        notices = [message("notice.lane_failed", lane=lane) for lane in failed]
+        if "vector" in wanted and (off := self._vectors_off()):
+            notices.insert(0, off)
+        if strategy != "rrf":
+            rankings = {lane: each for lane, each in rankings.items() if lane == alone}
+        return rankings, notices
+
+    def _uses(self, lane: Lane, strategy: str) -> bool:
+        """Whether a strategy needs a lane; the graph needs all, since it starts from them."""
+        wanted = strategy in ("rrf", "graph_only", f"{lane}_only")
+        return wanted and lane in self.config.recall_lanes
+
+    def _run(
+        self, views: Mapping[str, View], query: Query, lanes: Sequence[Lane]
+    ) -> dict[Lane, Ranking | Exception]:
+        if not self.config.recall_concurrent or len(lanes) < 2:
+            return {lane: _attempt(lane, ALONE[lane], views[lane], query) for lane in lanes}
+        running = {
+            lane: self._pool.submit(_attempt, lane, ALONE[lane], views[lane], query)
+            for lane in lanes
+        }
+        return {lane: future.result() for lane, future in running.items()}
+
+    def _query_vector(self, text: str, deadline: float) -> Vectors | None:
+        """The vector of a query; memories that wait for theirs get them first, as time allows."""
+        model = self._model(max(0.0, deadline - time.monotonic()))
+        if model is None:
+            return None
+        self._fill(model, deadline, longest=INLINE_CHARACTERS)
+        return self._models.query_vector(model, text)
+
+    def _vectors_off(self) -> str:
+        """Why the vector lane did not answer; empty where it did."""
+        if self._models.state == "loading":
+            return message("notice.loading")
+        return message("notice.vectors_off", reason=self._models.reason) if self._off() else ""
+
+    def _off(self) -> bool:
+        return self._models.state == "off"
+
+    # -- inside: the model and the memories that wait for it --
+
+    def _model(self, seconds: float | None) -> Embedder | None:
+        """The model if it is there within that time; the first call begins to load it."""
+        with self._start_lock:
+            if self._filler.ident is None:
+                self._filler.start()
+        return self._models.wait(seconds)
+
+    def _model_for_file(self) -> Embedder:
+        """Load the model that the file was made with, or make the file one of this model's."""
+        with self._store.view() as view:
+            known = view.model()
+        model = self._load_model(known.name if known else None)
+        if known is None:
+            unrelated = embedder.unrelated_cosine(model)
+            known = self._store.adopt_model(Model(model.name, model.dim, unrelated))
+        if (known.name, known.dim) != (model.name, model.dim):
+            raise ModelError("model.differs", configured=model.name, recorded=known.name)
+        return model
+
+    def _fill_all(self) -> None:
+        """In the background: give memories their vectors whenever some wait."""
+        model = self._models.wait(None)
+        while model is not None and not self._closing.is_set():
+            try:
+                filled = self._fill(model)
+            except MneloError as error:
+                log.warning("memories still wait for vectors: %s", error)
+                filled = 0
+            if not filled:
+                self._work.wait()
+                self._work.clear()
+
+    def _fill(
+        self, model: Embedder, deadline: float = math.inf, *, longest: int | None = None
+    ) -> int:
+        """Embed up to 64 waiting memories before the deadline; how many got their vectors."""
+        left = -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
+        with self._store.view() as view:
+            waiting = view.pending(FILL_FIRST)
+        if not waiting or not self._fill_lock.acquire(timeout=left):
+            return 0
+        try:
+            filled = 0
+            for seq, content in waiting:
+                if time.monotonic() > deadline or (longest and len(content) > longest):
+                    continue
+                vectors = embedder.embed(model, content, self._closing.is_set)
+                filled += 0 if vectors is None else self._store.put_vectors([(seq, vectors)])
+            return filled
+        finally:
+            self._fill_lock.release()
+
+    def _embedder_state(self, recorded: Model | None) -> dict[str, Any]:
+        state: dict[str, Any] = {"state": self._models.state}
+        if recorded:
+            state |= {"model": recorded.name, "dim": recorded.dim}
+        return state | ({"reason": self._models.reason} if self._off() else {})
+
+    def _lane_state(self, lane: Lane) -> str:
+        if lane not in self.config.recall_lanes:
+            return message("lane.state_off", reason=message("lane.switched_off"))
+        if lane == "vector" and (off := self._vectors_off()):
+            return message("lane.state_off", reason=off)
+        return "on"
+
+
+def _attempt(lane: Lane, function: Callable[..., Ranking], *arguments: Any) -> Ranking | Exception:
+    """A lane's ranking, or what it failed with: the other lanes still answer."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        log.exception("the %s lane failed", lane)
+        return error
+
+
+def _seeds(rankings: Mapping[Lane, Ranking], k: int) -> list[str]:
+    """What the other lanes found best: chunks, then entities."""
+    fused = answers.fuse(rankings, k, 0.0)
+    ordered = best_first(fused.scores, {})
+    chunks = [key for key in ordered if is_chunk_id(key)][:SEEDS]
+    return chunks + [key for key in ordered if not is_chunk_id(key)][:SEEDS]
+
+
+def _entity_ids(keys: Iterable[str]) -> list[str]:
+    return [key[len(ENTITY) :] for key in keys if not is_chunk_id(key)]
+
+
+def _chunk(read: Mapping[str, Any], vectors: Vectors | None) -> NewChunk:
+    return NewChunk(
+        content=read["content"],
+        source=read["source"],
+        session_id=read["session_id"],
+        importance=read["importance"],
+        timestamp=read["timestamp"],
+        tags=read["tags"],
+        entities=[NewEntity(**entity) for entity in read["entities"]],
+        relations=[
+            _relation(relation, f"relations[{at}].valid_until")
+            for at, relation in enumerate(read["relations"])
+        ],
+        vectors=vectors,
+    )
+
+
+def _relation(read: Mapping[str, Any], name: str) -> NewRelation:
+    start, end = read["valid_from"], read["valid_until"]
+    if start and end and end <= start:
+        raise InvalidInput("input.interval", name=name, start=start, end=end)
+    ends = {key: read[key].removeprefix(ENTITY) for key in ("source_id", "target_id")}
+    return NewRelation(**{**read, **ends})
+
+
+def _start(view: View, reference: str, asof: str | None) -> str:
+    """The node that a reference means: a memory by any of its ids, an entity by any name."""
+    if is_chunk_id(reference):
+        latest = view.latest_version(reference)
+        for chunk_id in (reference, latest):
+            if view.chunks([chunk_id], Scope(asof=asof)):
+                return chunk_id
+        raise NotFound("missing.forgotten", id=reference)
+    found = view.find_entity(reference, asof) or view.find_entity(
+        reference.removeprefix(ENTITY), asof
+    )
+    if found is None:
+        near = ", ".join(view.near_names(reference)) or "-"
+        raise NotFound("missing.entity", id=reference, near=near)
+    return found
+
+
+def _latency(recalls: Sequence[tuple[float, bool]]) -> dict[str, Any]:
+    spent = [milliseconds for milliseconds, _ in recalls]
+    p50, p95 = np.percentile(spent, [50, 95]) if spent else (0.0, 0.0)
+    return {
+        "count": len(recalls),
+        "empty": sum(empty for _, empty in recalls),
+        "p50_ms": round(float(p50), 2),
+        "p95_ms": round(float(p95), 2),
+    }
+
+
+def _log_entry(
+    read: Mapping[str, Any], found: Sequence[Hit], asked: str, seconds: float
+) -> LogEntry:
+    details = [
+        {
+            "rank": rank,
+            "chunk_id": hit["chunk_id"],
+            "method": hit["method"],
+            "distance": hit.get("distance"),
+            "rrf_score": hit["rrf_score"],
+            "importance": hit["importance"],
+        }
+        for rank, hit in enumerate(found[:5], start=1)
+    ]
+    return LogEntry(
+        query=read["query"],
+        strategy=read["strategy"],
+        results=[hit["chunk_id"] for hit in found],
+        details=details,
+        graph_hops=read["graph_hops"],
+        latency_ms=round(seconds * 1000, 3),
+        client=CLIENT.get(),
+        created_at=asked,
+    )
