@@ -179,14 +179,16 @@ def graph_lane(view: View, query: Query, seeds: Sequence[str]) -> Ranking:
 
     A step goes from a chunk to an entity it mentions, from an entity to a chunk that mentions
     it, or along a relation either way; each costs one hop. The weight of what is reached is
-    that of the ways to it. No hop is taken once there are enough chunks.
+    that of the ways to it. A seed counts as reached only from a chunk that was found better.
+    No hop is taken once there are enough chunks.
     """
-    seen = set(seeds)
+    order = {seed: rank for rank, seed in enumerate(seeds)}
+    seen: set[str] = set()
     frontier = {seed: _Reached(1.0, (seed,)) for seed in seeds}
     chunks: list[Found] = []
     entities: list[Found] = []
     for _ in range(query.hops):
-        frontier = _live(view, query, _step(view, query, frontier, seen))
+        frontier = _live(view, query, _step(view, query, frontier, seen, order))
         seen |= frontier.keys()
         weights = {key: reached.weight for key, reached in frontier.items()}
         for key in best_first(weights, _times(view, frontier)):
@@ -200,17 +202,27 @@ def graph_lane(view: View, query: Query, seeds: Sequence[str]) -> Ranking:
 
 
 def _step(
-    view: View, query: Query, frontier: dict[str, _Reached], seen: set[str]
+    view: View,
+    query: Query,
+    frontier: dict[str, _Reached],
+    seen: set[str],
+    order: dict[str, int],
 ) -> dict[str, _Reached]:
     """Every node one hop further, heaviest first and not too many."""
     reached: dict[str, _Reached] = {}
     for node, so_far in frontier.items():
         for key, weight in _neighbours(view, query, node):
-            if key not in seen:
+            if key not in seen and _may_reach(so_far.path[0], key, order):
                 before = reached.get(key, _Reached(0.0, (*so_far.path, key)))
                 reached[key] = _Reached(before.weight + so_far.weight * weight, before.path)
     heaviest = sorted(reached, key=lambda key: (-reached[key].weight, key))[:MOST_REACHED]
     return {key: reached[key] for key in heaviest}
+
+
+def _may_reach(origin: str, key: str, order: dict[str, int]) -> bool:
+    if key not in order:
+        return True
+    return is_chunk_id(key) and is_chunk_id(origin) and order[origin] < order[key]
 
 
 def _neighbours(view: View, query: Query, node: str) -> list[tuple[str, float]]:

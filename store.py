@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from queue import LifoQueue
+from queue import Empty, LifoQueue
 from typing import Any
 
 import apsw
@@ -588,9 +588,10 @@ class SqliteStore:
         self._write_lock = threading.Lock()
         self._all: list[apsw.Connection] = []
         # None stands for a set that is made when it is first needed.
-        self._readers: LifoQueue[dict[str, View] | None] = LifoQueue()
+        self._sets: LifoQueue[dict[str, View] | None] = LifoQueue()
         for _ in range(reader_sets):
-            self._readers.put(None)
+            self._sets.put(None)
+        self._singles: LifoQueue[View] = LifoQueue()
         with self._explained():
             self._db = self._open()
 
@@ -654,21 +655,28 @@ class SqliteStore:
 
     @contextmanager
     def views(self) -> Iterator[dict[str, View]]:
-        """Borrow a set of reading connections, one for each lane."""
+        """Borrow a set of reading connections, one for each lane; waits while all are lent."""
         with self._explained():
-            views = self._readers.get()
+            views = self._sets.get()
             try:
                 if views is None:
                     views = {lane: View(self._connect(reader=True)) for lane in self._lanes}
                 yield views
             finally:
-                self._readers.put(views)
+                self._sets.put(views)
 
     @contextmanager
     def view(self) -> Iterator[View]:
-        """Borrow one reading connection."""
-        with self.views() as views:
-            yield next(iter(views.values()))
+        """Borrow one reading connection; never waits, so whoever holds a set may do it."""
+        with self._explained():
+            try:
+                view = self._singles.get_nowait()
+            except Empty:
+                view = View(self._connect(reader=True))
+            try:
+                yield view
+            finally:
+                self._singles.put(view)
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
@@ -695,7 +703,7 @@ class SqliteStore:
             raise StoreError("store.damaged", path=self.path, error=error) from error
         except apsw.FullError as error:
             raise StoreError("store.full", path=self.path) from error
-        except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.IOError) as error:
+        except apsw.Error as error:
             raise StoreError("store.unreachable", path=self.path, error=error) from error
 
     # -- writing chunks --
@@ -734,7 +742,7 @@ class SqliteStore:
         """Store a relation; its id and what was done."""
         with self._transaction() as db:
             writer = _Writer(db, timestamps.now(), client)
-            return writer.put_relation(relation, source="manual")
+            return writer.put_relation(relation, source="manual", about=writer.now)
 
     def close_entity(
         self, entity_id: str, reason: str, cascade: bool, client: str
@@ -899,7 +907,7 @@ class _Writer:
     """The steps of one transaction: all rows it writes share one moment and one client."""
 
     def __init__(self, db: apsw.Connection, now: str, client: str) -> None:
-        self._db, self._now, self._client = db, now, client
+        self._db, self.now, self._client = db, now, client
 
     # -- chunks --
 
@@ -914,17 +922,12 @@ class _Writer:
         found = _all(self._db, SAME_CHUNK, same)
         seq, chunk_id = found[0] if found else self._insert_chunk(chunk, indexed.hash)
         self._tag(seq, chunk.tags)
-        about = chunk.timestamp or self._now
+        about = chunk.timestamp or self.now
         ids = [self.put_entity(entity, chunk.source, about) for entity in chunk.entities]
         self._mention(seq, ids, "given")
         for relation in chunk.relations:
-            shown = (
-                relation
-                if relation.evidence_chunk_id
-                else replace(relation, evidence_chunk_id=chunk_id)
-            )
-            shown = shown if shown.valid_from else replace(shown, valid_from=_starts(shown, about))
-            self.put_relation(shown, source=chunk.source)
+            shown = replace(relation, evidence_chunk_id=relation.evidence_chunk_id or chunk_id)
+            self.put_relation(shown, source=chunk.source, about=about)
         self._link_names(seq, indexed.names)
         if not found or chunk.tags:  # tags are searched too
             self._unindex(seq)
@@ -936,18 +939,18 @@ class _Writer:
         return StoredChunk(chunk_id, not found, ids, bool(waits))
 
     def _insert_chunk(self, chunk: NewChunk, content_hash: int) -> tuple[int, str]:
-        chunk_id = _new_id(self._now)
+        chunk_id = _new_id(self.now)
         row = {
             "id": chunk_id,
             "content": chunk.content,
             "hash": content_hash,
             "source": chunk.source,
             "session_id": chunk.session_id,
-            "timestamp": chunk.timestamp or self._now,
+            "timestamp": chunk.timestamp or self.now,
             "importance": chunk.importance,
             "metadata": "{}",
-            "created_at": self._now,
-            "valid_from": chunk.timestamp or self._now,
+            "created_at": self.now,
+            "valid_from": chunk.timestamp or self.now,
         }
         return _one(self._db, INSERT_CHUNK, row), chunk_id
 
@@ -988,8 +991,8 @@ class _Writer:
         ):
             return old["id"], old["id"]
         indexed = indexed if indexed is not None and not same_text else _Indexed(row["content"])
-        new_id = _new_id(self._now)
-        closed_at = self._close_chunk(old["seq"], self._now, new_id)
+        new_id = _new_id(self.now)
+        closed_at = self._close_chunk(old["seq"], self.now, new_id)
         row |= {
             "id": new_id,
             "hash": indexed.hash,
@@ -1048,8 +1051,8 @@ class _Writer:
         edges = 0
         if cascade:
             bound = {"id": row["id"], "seq": row["seq"]}
-            edges = self._close_relations(_all(self._db, EDGES_OF_CHUNK, bound), self._now)
-        self._close_chunk(row["seq"], self._now, None)
+            edges = self._close_relations(_all(self._db, EDGES_OF_CHUNK, bound), self.now)
+        self._close_chunk(row["seq"], self.now, None)
         self._audit("forget", "chunk", row["id"], reason, {"edges_invalidated": edges})
         return 1, edges
 
@@ -1103,16 +1106,16 @@ class _Writer:
         values = _entity_values(entity, known)
         if known is None or not live or any(known[name] != values[name] for name in values):
             if known is not None and live:
-                self._db.execute(CLOSE_ENTITY, {"seq": known["seq"], "at": self._now})
+                self._db.execute(CLOSE_ENTITY, {"seq": known["seq"], "at": self.now})
             row = values | {
                 "id": entity_id,
                 "key": key,
                 "properties": values["properties_json"],
                 "source": known["source"] if known else source,
                 "importance": known["importance"] if known else 0.5,
-                "created_at": known["created_at"] if known else self._now,
-                "now": self._now,
-                "valid_from": self._now if known else min(about, self._now),
+                "created_at": known["created_at"] if known else self.now,
+                "now": self.now,
+                "valid_from": self.now if known else min(about, self.now),
             }
             self._db.execute(INSERT_ENTITY, row)
             self._audit("entity", "entity", entity_id, "", {"new": known is None})
@@ -1137,16 +1140,16 @@ class _Writer:
         rows += [(key, text, "code") for text, _ in spelled for key in words.code_keys(text)]
         for key, text, role in rows:
             sql = "INSERT OR IGNORE INTO aliases VALUES (?, ?, ?, ?, ?)"
-            self._db.execute(sql, (key, entity_id, text, role, min(about, self._now)))
+            self._db.execute(sql, (key, entity_id, text, role, min(about, self.now)))
             if self._db.changes():
                 self._link_texts(entity_id, key)
 
     def _link_texts(self, entity_id: str, key: str) -> None:
         """Link the live chunks that had a name in them before it was known as one."""
-        wanted = key.removesuffix(f".{words.ANY_EXCHANGE}")
-        literal = wanted.split(".")[0] if any(words.codes(wanted)) else wanted
-        if words.is_common(wanted):
+        if words.is_common(key):
             return
+        # One piece is enough to find candidates by: how many spaces a text has is its own affair.
+        literal = key.split(".")[0] if any(words.codes(key)) else max(key.split(" "), key=len)
         found = View(self._db).containing(literal, Scope(), MAX_BACKFILL)
         for chunk_id, (text, _) in View(self._db).texts(found).items():
             if words.has_name(text, key):
@@ -1162,17 +1165,20 @@ class _Writer:
             return 0, 0
         edges = 0
         if cascade:
-            bound = {"node": known["id"], "at": self._now}
-            edges = self._close_relations(_all(self._db, HOLDING_EDGES, bound), self._now)
-        self._db.execute(CLOSE_ENTITY, {"seq": known["seq"], "at": self._now})
+            bound = {"node": known["id"], "at": self.now}
+            edges = self._close_relations(_all(self._db, HOLDING_EDGES, bound), self.now)
+        self._db.execute(CLOSE_ENTITY, {"seq": known["seq"], "at": self.now})
         self._audit("forget", "entity", known["id"], reason, {"edges_invalidated": edges})
         return 1, edges
 
     # -- relations --
 
-    def put_relation(self, relation: NewRelation, *, source: str) -> tuple[int, str]:
-        """Store a relation, or add to the same one that holds; its id and what was done."""
-        start = relation.valid_from or _starts(relation, self._now)
+    def put_relation(self, relation: NewRelation, *, source: str, about: str) -> tuple[int, str]:
+        """Store a relation, or add to the same one that holds; its id and what was done.
+
+        `about` is when it begins if it does not say.
+        """
+        start = relation.valid_from or _starts(relation, about)
         row = {
             "source_id": self._endpoint(relation.source_id, source, start),
             "target_id": self._endpoint(relation.target_id, source, start),
@@ -1180,7 +1186,7 @@ class _Writer:
             "weight": relation.weight,
             "properties": json.dumps(relation.properties, ensure_ascii=False),
             "source": source,
-            "now": self._now,
+            "now": self.now,
             "valid_from": start,
             "valid_until": relation.valid_until,
         }
@@ -1194,7 +1200,7 @@ class _Writer:
 
     def _merge_relation(self, row: dict[str, Any], given: NewRelation) -> tuple[int, str]:
         found = _all(self._db, SAME_RELATION, row)
-        over = row["valid_until"] is not None and row["valid_until"] <= self._now
+        over = row["valid_until"] is not None and row["valid_until"] <= self.now
         if over or not found:
             relation_id = int(_one(self._db, INSERT_RELATION, row))
             return relation_id, "stored, already over" if over else "stored"
@@ -1205,6 +1211,8 @@ class _Writer:
             and given.valid_from in (None, same.valid_from)
             and json.loads(same.properties_json) == given.properties
         ):
+            sql = "UPDATE relations SET valid_from = min(valid_from, ?) WHERE id = ?"
+            self._db.execute(sql, (row["valid_from"], same.id))
             return same.id, "exists"
         self._close_relation(same.id, row["valid_from"])
         relation_id = int(_one(self._db, INSERT_RELATION, row))
@@ -1228,7 +1236,7 @@ class _Writer:
     def forget_relation(self, relation_id: int, reason: str) -> int:
         if not _one(self._db, "SELECT 1 FROM relations WHERE id = ?", (relation_id,)):
             raise NotFound("missing.relation", id=relation_id)
-        closed = self._close_relation(relation_id, self._now)
+        closed = self._close_relation(relation_id, self.now)
         if closed:
             self._audit("forget", "relation", str(relation_id), reason, {})
         return closed
@@ -1244,7 +1252,7 @@ class _Writer:
         self, action: str, kind: str, target: str, reason: str, detail: dict[str, Any]
     ) -> None:
         row = {
-            "at": self._now,
+            "at": self.now,
             "client": self._client,
             "action": action,
             "target_kind": kind,

@@ -1,0 +1,32 @@
+"""A small real embedder for tests: words and character pairs hashed into a unit vector."""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+import words
+from rows import Vectors
+
+
+class HashEmbedder:
+    """No model file, the same on every machine; texts that share words are near each other."""
+
+    def __init__(self, dim: int = 64, name: str = "test/hash", longest: int = 400) -> None:
+        self.dim, self.name, self._longest = dim, name, longest
+
+    def fits(self, text: str) -> bool:
+        return len(text) <= self._longest
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        return np.stack([self.query(text) for text in texts])
+
+    def query(self, text: str) -> Vectors:
+        vector = np.zeros(self.dim, np.float32)
+        for feature in [*words.index_terms(text), *map("".join, pairwise(words.fold(text)))]:
+            digest = hashlib.blake2b(feature.encode(), digest_size=8).digest()
+            sign = 1 if digest[4] % 2 else -1
+            vector[int.from_bytes(digest[:4], "big") % self.dim] += sign * len(feature) ** 0.5
+        length = float(np.linalg.norm(vector))
+        return vector / length if length else np.eye(1, self.dim, dtype=np.float32)[0]
