@@ -13,7 +13,8 @@ from fusion import best_first
 from rows import Naming, Scope, Vectors
 from store import View, is_chunk_id
 
-SUBSTRING = 0.5  # what a piece inside a word counts, beside 1 for the whole word
+SUBSTRING = 0.3  # what a piece inside a word counts, beside about 1 for the whole word
+TERM = 0.1  # what each word found counts at least: BM25 gives none to words of half the chunks
 SEEDS = 5  # chunks, and entities, that the graph starts from
 MOST_NAMES = 8  # entities whose memories the entity lane looks at
 MOST_MENTIONS = 1000  # memories of one entity, newest first, that compete
@@ -79,22 +80,34 @@ def meta_lane(view: View, query: Query) -> Ranking:
     terms = words.query_terms(query.text)
     pieces = words.literals(query.text)
     scores = dict(view.matching(terms, query.scope, query.depth))
-    total = view.live_count()
+    whole = set(scores)
     for piece in pieces:
-        parts = words.index_terms(piece)
-        whole = parts[0] if len(parts) == 1 else ""
-        found = view.containing(piece, query.scope, query.depth, but_term=whole)
-        weight = SUBSTRING * math.log(1 + total / (1 + len(found)))
+        found, weight = _containing(view, query, piece)
         for key in found:
             scores[key] = scores.get(key, 0.0) + weight
     texts = view.texts(scores)
-    times = {key: time for key, (_, time) in texts.items()}
-    spelled = [piece for piece in query.text.split() if piece]
+    spelled = query.text.split()
     for key, (text, _) in texts.items():
+        if key in whole:
+            scores[key] += TERM * len(_present(terms, text))
         scores[key] += 1e-6 * sum(piece in text for piece in spelled)
-    best = best_first(scores, times)[: query.depth]
-    wanted = dict.fromkeys([*pieces, *terms])
+    best = best_first(scores, {key: time for key, (_, time) in texts.items()})[: query.depth]
+    wanted = list(dict.fromkeys([*pieces, *terms]))
     return Ranking([Found(key, _present(wanted, texts[key][0])) for key in best])
+
+
+def _containing(view: View, query: Query, piece: str) -> tuple[list[str], float]:
+    """The chunks that have a piece as it stands, and what that is worth.
+
+    A piece that is one term is looked for inside other words only: where it is a word of its
+    own, BM25 has counted it. Its rarity is BM25's, of the chunks that have it either way.
+    """
+    parts = words.index_terms(piece)
+    word = parts[0] if len(parts) == 1 else ""
+    found = view.containing(piece, query.scope, query.depth, but_term=word)
+    count = len(found) + (view.count(word) if word else 0)
+    rarity = math.log(max(1.0, (view.live_count() - count + 0.5) / (count + 0.5)))
+    return found, SUBSTRING * (rarity + TERM)
 
 
 def _present(wanted: Iterable[str], text: str) -> tuple[str, ...]:

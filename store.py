@@ -351,6 +351,11 @@ class View:
         bound = asdict(scope) | {"match": match, "limit": limit}
         return [(row[0], row[1]) for row in _all(self._db, sql, bound)]
 
+    def count(self, term: str) -> int:
+        """How many live chunks have a term as a whole word."""
+        sql = "SELECT count(*) FROM words WHERE words MATCH ?"
+        return int(_one(self._db, sql, (_quoted(term),)) or 0)
+
     def containing(
         self, literal: str, scope: Scope, limit: int, *, but_term: str = ""
     ) -> list[str]:

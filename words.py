@@ -16,8 +16,13 @@ UNSPACED = (
     "\uac00-\ud7a3"  # Hangul syllables: words carry their particles
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
 )
+_MARKS = "".join(
+    char for char in map(chr, range(0x483, 0xAC00)) if unicodedata.category(char) in ("Mn", "Mc")
+)
+"""Vowel signs and points: part of the word before them, though Python's \\w leaves them out."""
+_SPACED = f"[^\\W_{UNSPACED}]"
 _PICTURES = "\u2190-\u21ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
-_TERM = re.compile(f"[{UNSPACED}]+|[^\\W_{UNSPACED}]+|[{_PICTURES}]")
+_TERM = re.compile(f"[{UNSPACED}]+|{_SPACED}+(?:[{_MARKS}]+{_SPACED}*)*|[{_PICTURES}]")
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
 
@@ -37,7 +42,11 @@ FUNCTION_CHARACTERS = frozenset(
 )
 """Chinese characters that carry grammar: a term of nothing else says nothing about a topic."""
 
-_COMBINING = re.compile("[\u0300-\u036f]")
+_COMBINING = re.compile(
+    "[\u0300-\u036f"
+    "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # Hebrew points
+    "\u064b-\u065f\u0670]"  # Arabic vowel signs
+)
 _EDGE = " \t\r\n.,;:!?\"'`^()[]{}<>，。；：！？、“”‘’（）【】《》「」『』…·~"
 _MAX_LITERALS = 24
 
@@ -101,13 +110,14 @@ def literals(query: str) -> list[str]:
 
     Pieces between spaces without their outer punctuation (`100%`, `c++`, `pre-build`), and
     within a piece of mixed scripts each run on its own; of a stock code also its digits.
+    Pieces that say nothing are left out unless there are no others.
 
     >>> literals("what is 'sh600089建仓' at 100%?")
     ['sh600089建仓', 'sh600089', '建仓', '600089', '100%']
     """
     pieces: dict[str, None] = {}
-    for raw in fold(query).split():
-        piece = raw.strip(_EDGE) or raw
+    spaced = [raw.strip(_EDGE) or raw for raw in fold(query).split()]
+    for piece in spaced:
         runs = _TERM.findall(piece)
         mixed = len(runs) > 1 and any(map(_UNSPACED_RUN.match, runs))
         for text in (piece, *runs) if mixed else (piece,):
@@ -115,7 +125,7 @@ def literals(query: str) -> list[str]:
                 pieces[text] = None
         for code in codes(piece):
             pieces[code.split(".")[0]] = None
-    return list(pieces)[:_MAX_LITERALS]
+    return list(pieces or dict.fromkeys(spaced))[:_MAX_LITERALS]
 
 
 def tokens(text: str) -> int:
@@ -130,14 +140,17 @@ def tokens(text: str) -> int:
 
 # --- Names -----------------------------------------------------------------------------
 
-_MAX_WORDS, _MAX_CHARACTERS, _MAX_GAP = 6, 12, 3
+_MAX_WORDS, _MAX_CHARACTERS, _MAX_GAP, _MAX_SIGNS = 6, 12, 3, 2
+_LETTER = re.compile(f"{_SPACED}|[{_MARKS}]")
+_SIGNS = re.compile(f"[^\\w\\s{_MARKS}]+")
 
 
 def name_keys(text: str) -> set[str]:
     """Every stretch of a text that could be the name of something, folded.
 
-    Up to six words, or twelve characters of an unspaced script, that follow one another;
-    pieces between spaces as they stand (`c#`, `at&t`); and stock codes in their one spelling.
+    Up to six words, or twelve characters of an unspaced script, that follow one another, with
+    and without the signs that touch them (`visual c++`, `yahoo!`, `.net`); pieces between
+    spaces as they stand (`c#`, `at&t`); and stock codes in their one spelling.
     What is too common to be read out of a text counts only when it is the whole text.
 
     >>> {"c#", "o'neil & co"} <= name_keys("Ask O'Neil & Co about C#.")
@@ -170,8 +183,8 @@ def starts_word(name: str, term: str) -> bool:
     >>> starts_word("特变电工", "电工")
     True
     """
-    before = "" if _UNSPACED_RUN.match(term) else f"(?<![^\\W_{UNSPACED}])"
-    return re.search(before + re.escape(term), name) is not None
+    starts = _starts(term, name)
+    return any(_UNSPACED_RUN.match(term) or not _joined(name, at) for at in starts)
 
 
 def has_name(text: str, key: str) -> bool:
@@ -181,12 +194,22 @@ def has_name(text: str, key: str) -> bool:
     (True, False, True)
     """
     folded = " ".join(fold(text).split())
-    if any(codes(key)):
+    if key.removesuffix(f".{ANY_EXCHANGE}") in codes(key):
         return key in lookup_keys(set(codes(folded)))
-    spaced = f"[^\\W_{UNSPACED}]"
-    before = f"(?<!{spaced})" if re.match(spaced, key) else ""
-    after = f"(?!{spaced})" if re.match(spaced, key[-1]) else ""
-    return re.search(before + re.escape(key) + after, folded) is not None
+    starts = _starts(key, folded) if key else ()
+    return any(not (_joined(folded, at) or _joined(folded, at + len(key))) for at in starts)
+
+
+def _starts(piece: str, text: str) -> Iterator[int]:
+    at = text.find(piece)
+    while at >= 0:
+        yield at
+        at = text.find(piece, at + 1)
+
+
+def _joined(text: str, at: int) -> bool:
+    """Whether a word of a spaced script runs on over this place."""
+    return 0 < at < len(text) and all(map(_LETTER.match, text[at - 1 : at + 1]))
 
 
 def _stretches(folded: str) -> Iterator[str]:
@@ -195,6 +218,8 @@ def _stretches(folded: str) -> Iterator[str]:
         start, end = match.span()
         spaced = not _UNSPACED_RUN.match(folded, start, start + 1)
         spans += [(start, end)] if spaced else [(at, at + 1) for at in range(start, end)]
+    signs = [match.span() for match in _SIGNS.finditer(folded)]
+    before, after = {end for _, end in signs}, dict(signs)
     for first, (start, _) in enumerate(spans):
         words, end = 0, start
         for begin, stop in spans[first : first + _MAX_CHARACTERS]:
@@ -203,6 +228,10 @@ def _stretches(folded: str) -> Iterator[str]:
                 break
             end = stop
             yield folded[start:stop]
+            if start in before or stop in after:
+                last = min(after.get(stop, stop), stop + _MAX_SIGNS)
+                first_at = start - 1 if start in before else start
+                yield from (folded[a:b] for a in {start, first_at} for b in range(stop, last + 1))
 
 
 _EXCHANGES = {"sh": "sh", "ss": "sh", "sz": "sz", "bj": "bj", "hk": "hk"}
