@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import timestamps
+import words
 from errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -69,13 +70,16 @@ def _setting(
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError
     return value.strip()
 
 
 def _path(value: Any) -> Path:
-    return Path(_text(value)).expanduser()
+    try:
+        return Path(_text(value)).expanduser()
+    except RuntimeError as error:  # ~name, and nobody has that name
+        raise ValueError from error
 
 
 def _zone(value: Any) -> str:
@@ -132,6 +136,10 @@ def _words(value: Any) -> tuple[str, ...]:
     return tuple(item.strip() for item in items if item.strip())
 
 
+def _folded(value: Any) -> tuple[str, ...]:
+    return tuple(words.fold(word) for word in _words(value))
+
+
 def _lanes(value: Any) -> tuple[str, ...]:
     lanes = _words(value)
     if not lanes or not set(lanes) <= set(LANES):
@@ -176,7 +184,7 @@ class Config:
     recall_lane_depth: int = _setting("recall.lane_depth", 20, *_whole(1, 1000))
     recall_stock_boost: float = _setting("recall.stock_boost", 0.05, *_number(0, 1))
     recall_placeholders: tuple[str, ...] = _setting(
-        "recall.placeholders", PLACEHOLDERS, _words, "a list of words"
+        "recall.placeholders", PLACEHOLDERS, _folded, "a list of words"
     )
     limits_content_bytes: int = _setting("limits.content_bytes", 65536, *_whole(1, 1 << 24))
     limits_query_bytes: int = _setting("limits.query_bytes", 4096, *_whole(1, 65536))
@@ -192,10 +200,13 @@ class Config:
 
         Raises ConfigError naming the key, its value and what is allowed.
         """
-        home = Path(env.get("MNELO_HOME") or env.get("MNELO_MEMORY_DIR") or HOME)
-        home = home.expanduser().absolute()
-        file = Path(env.get("MNELO_MEMORY_CONFIG") or home / "config.toml").expanduser()
-        table = _read(file, required=bool(env.get("MNELO_MEMORY_CONFIG")))
+        if unknown := set(overrides) - set(SETTINGS):
+            raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
+        home = _named(env, "MNELO_HOME") or _named(env, "MNELO_MEMORY_DIR") or _path(HOME)
+        home = home.absolute()
+        named = _named(env, "MNELO_MEMORY_CONFIG")
+        file = named or home / "config.toml"
+        table = _read(file, required=named is not None)
         values: dict[str, Any] = {"database_path": home / "memory.db"}
         for name, setting in SETTINGS.items():
             if overrides.get(name) is not None:
@@ -211,6 +222,12 @@ SETTINGS: dict[str, Setting] = {
 """Every setting by its name in Config."""
 
 
+def _named(env: Mapping[str, str], variable: str) -> Path | None:
+    """The path that a variable holds, if it is set."""
+    value = env.get(variable)
+    return _checked(Setting("", _path, "a path"), value, variable) if value else None
+
+
 def _find(
     setting: Setting, env: Mapping[str, str], table: dict[str, Any], file: Path
 ) -> tuple[Any, str] | None:
@@ -219,7 +236,7 @@ def _find(
         if variable and env.get(variable):
             return env[variable], variable
     for key in (setting.key, setting.legacy):
-        if key in table:
+        if key and key in table:
             return table[key], f"{key} ({file})"
     return None
 
@@ -239,7 +256,7 @@ def _read(file: Path, *, required: bool) -> dict[str, Any]:
         if required:
             raise ConfigError("config.missing", file=file) from None
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError("config.unreadable", file=file, error=error) from None
     flat: dict[str, Any] = {}
     for name, value in table.items():
@@ -249,6 +266,6 @@ def _read(file: Path, *, required: bool) -> dict[str, Any]:
         else:
             flat[name] = value
     known = {key for setting in SETTINGS.values() for key in (setting.key, setting.legacy)}
-    if unknown := sorted(set(flat) - known):
+    if unknown := sorted(set(flat) - (known - {""})):
         raise ConfigError("config.unknown", file=file, key=unknown[0])
     return flat
