@@ -28,19 +28,25 @@ def fuse(rankings: Mapping[Lane, Ranking], k: int, boost: float) -> Fused:
     """RRF over chunks and over entities, each among their own; plus what named stocks gain."""
     found: dict[str, dict[Lane, tuple[int, Found]]] = {}
     boosts: dict[str, float] = {}
-    for lane, ranking in rankings.items():
-        for group in (ranking.chunks, ranking.entities):
+    groups = _groups(rankings)
+    for lane, lists in groups.items():
+        for group in lists:
             for rank, each in enumerate(group, start=1):
                 found.setdefault(each.key, {})[lane] = (rank, each)
                 if each.boosted:
                     boosts[each.key] = stock_boost(rank, boost)
-    groups = [
-        [each.key for each in group]
-        for ranking in rankings.values()
-        for group in (ranking.chunks, ranking.entities)
-    ]
-    scores = {key: score + boosts.get(key, 0.0) for key, score in rrf(groups, k).items()}
+    keys = [[each.key for each in group] for lists in groups.values() for group in lists]
+    scores = {key: score + boosts.get(key, 0.0) for key, score in rrf(keys, k).items()}
     return Fused(scores, found)
+
+
+def _groups(rankings: Mapping[Lane, Ranking]) -> dict[Lane, tuple[list[Found], list[Found]]]:
+    """Each lane's chunks and entities; faint finds only where all are."""
+    solid = any(not each.faint for ranking in rankings.values() for each in ranking.chunks)
+    return {
+        lane: ([each for each in ranking.chunks if not (solid and each.faint)], ranking.entities)
+        for lane, ranking in rankings.items()
+    }
 
 
 def hits(

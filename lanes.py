@@ -44,6 +44,8 @@ class Found:
     key: str
     because: tuple[str, ...] = ()
     distance: float | None = None
+    faint: bool = False
+    """Only a part of an ordinary word, in a query of several: counts if nothing better is found."""
     boosted: bool = False
     """A stock whose code, name or alias is a whole token of the query."""
 
@@ -76,15 +78,19 @@ def meta_lane(view: View, query: Query) -> Ranking:
 
     Words rank by BM25. A piece inside a longer word, and a piece of several terms that stands
     there as written, adds to it by its rarity; of equal texts the closer spelling comes first.
+    The `get` of a question is in every budget: such finds are marked as faint.
     """
     terms = words.query_terms(query.text)
     pieces = words.literals(query.text)
     scores = dict(view.matching(terms, query.scope, query.depth))
     whole = set(scores)
+    solid = set(scores)
     for piece in pieces:
         found, weight = _containing(view, query, piece)
         for key in found:
             scores[key] = scores.get(key, 0.0) + weight
+        if len(pieces) == 1 or not words.is_plain(piece):
+            solid.update(found)
     texts = view.texts(scores)
     spelled = query.text.split()
     for key, (text, _) in texts.items():
@@ -93,7 +99,9 @@ def meta_lane(view: View, query: Query) -> Ranking:
         scores[key] += 1e-6 * sum(piece in text for piece in spelled)
     best = best_first(scores, {key: time for key, (_, time) in texts.items()})[: query.depth]
     wanted = list(dict.fromkeys([*pieces, *terms]))
-    return Ranking([Found(key, _present(wanted, texts[key][0])) for key in best])
+    return Ranking(
+        [Found(key, _present(wanted, texts[key][0]), faint=key not in solid) for key in best]
+    )
 
 
 def _containing(view: View, query: Query, piece: str) -> tuple[list[str], float]:

@@ -1333,7 +1333,12 @@ def _broken(db: apsw.Connection) -> dict[str, str]:
             SELECT v.rowid FROM vectors v JOIN windows w ON w.seq = v.rowid
             JOIN chunks c ON c.seq = w.chunk_seq WHERE v.live <> (c.valid_until IS NULL)
         """,
-        "unmarked": without + " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk_seq = c.seq)",
+        "unmarked": without
+        + """
+            AND seq NOT IN (
+                SELECT chunk_seq FROM windows WHERE seq IN (SELECT rowid FROM vectors)
+            )
+        """,
     }
 
 

@@ -128,6 +128,15 @@ def literals(query: str) -> list[str]:
     return list(pieces or dict.fromkeys(spaced))[:_MAX_LITERALS]
 
 
+def is_plain(piece: str) -> bool:
+    """Whether a piece is an ordinary word of a script with spaces: no digit, no sign.
+
+    >>> is_plain("boat"), is_plain("600089"), is_plain("c++"), is_plain("周会")
+    (True, False, False, False)
+    """
+    return piece.isalpha() and not _UNSPACED_RUN.search(piece)
+
+
 def tokens(text: str) -> int:
     """About how many tokens a language model reads: 1 per CJK character, 1 per 4 others.
 

@@ -599,3 +599,14 @@ def test_a_memory_that_fails_to_load_its_model_says_why(tmp_path: Path) -> None:
         reply = memory.recall("boat")
         assert [hit["content"] for hit in reply["hits"]] == ["the red boat"]
         assert "no such device" in reply["notice"]
+
+
+def test_a_part_of_an_ordinary_word_does_not_outweigh_what_was_meant(open_memory: Open) -> None:
+    memory = open_memory(model=HashEmbedder(512))
+    memory.remember("my bicycle was repaired by Ann")
+    for number in range(12):
+        memory.remember(f"Meeting {number}: budget and gadgets")
+    assert contents(memory, "who can get it repaired", top_k=1) == [
+        "my bicycle was repaired by Ann"
+    ]
+    assert len(contents(memory, "get zzz", strategy="meta_only", top_k=20)) == 12

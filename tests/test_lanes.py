@@ -1,0 +1,71 @@
+"""Each lane finds what the other three, alone, miss; together they find all of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config import Config
+from memory import Memory
+
+QUESTIONS = {
+    "vector": ("How do I get my automobile repaired?", "The garage fixed the brakes of my car"),
+    "meta": ("6QQ", "locker 3 has the combination M1N6QQ80"),
+    "entity": ("TBEA", "the target price is 25 by spring"),
+    "graph": ("combination M1N6QQ80", "Mr. Okafor waters the plants on Mondays"),
+}
+"""For each lane a question, and the memory that it alone leads to."""
+
+LOCKERS = ("QX41Z77P", "9KD02LMV", "TT58W3RA", "7ZB44YHC", "K3V9XX21", "P0D77EUA", "R8S15GJW")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
+    """A memory with the offline model, as a user has it."""
+    path: Path = tmp_path_factory.mktemp("lanes") / "memory.db"
+    config = Config.load({}, embedder_model="offline", recall_lane_depth=4)
+    with Memory(path, config=config) as memory:
+        memory.wait_for_model(60)
+        stock = {"id": "sh600089", "kind": "stock", "name": "特变电工", "aliases": ["TBEA"]}
+        items = [
+            {"content": QUESTIONS["vector"][1]},
+            {"content": QUESTIONS["meta"][1], "entities": ["Concierge"]},
+            {"content": QUESTIONS["entity"][1], "entities": [stock]},
+            {"content": QUESTIONS["graph"][1], "entities": ["Concierge"]},
+        ]
+        items += [
+            {"content": f"Meeting {n}: budget, hiring and the office move"} for n in range(12)
+        ]
+        items += [{"content": f"locker {code[0]} has the combination {code}"} for code in LOCKERS]
+        memory.remember_many(items)
+        yield memory
+
+
+def found(memory: Memory, question: str, lane: str) -> list[str]:
+    hits = memory.recall(question, strategy=f"{lane}_only", top_k=1)["hits"]
+    return [hit["content"] for hit in hits if hit["chunk_id"].startswith("chunk_")]
+
+
+@pytest.mark.parametrize("lane", QUESTIONS)
+def test_a_lane_alone_gives_its_own_right_answer(filled: Memory, lane: str) -> None:
+    question, answer = QUESTIONS[lane]
+    assert found(filled, question, lane) == [answer]
+
+
+@pytest.mark.parametrize("lane", QUESTIONS)
+def test_the_other_lanes_alone_miss_it(filled: Memory, lane: str) -> None:
+    question, answer = QUESTIONS[lane]
+    for other in QUESTIONS:
+        if other != lane:
+            assert answer not in found(filled, question, other), other
+
+
+@pytest.mark.parametrize("lane", QUESTIONS)
+def test_together_they_find_all_of_it(filled: Memory, lane: str) -> None:
+    question, answer = QUESTIONS[lane]
+    assert answer in [hit["content"] for hit in filled.recall(question, top_k=5)["hits"]]
+
+
+@pytest.mark.parametrize("question", ["我的汽车在哪里修的？", "where was the car mended"])
+def test_the_offline_model_finds_it_in_the_other_language(filled: Memory, question: str) -> None:
+    assert found(filled, question, "vector") == [QUESTIONS["vector"][1]]
