@@ -13,7 +13,7 @@ Bound = Literal["start", "last", "end"]
 
 _FORM = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?",
+    r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*(Z|[+-]\d\d(?::?[0-5]\d)?)?)?",
     re.IGNORECASE | re.ASCII,
 )
 _TICK = timedelta(milliseconds=1)
@@ -36,8 +36,8 @@ def stamp(moment: datetime) -> str:
     >>> stamp(datetime(2026, 7, 1, 10, 0, tzinfo=timezone(timedelta(hours=8))))
     '2026-07-01T02:00:00.000Z'
     """
-    utc = moment.astimezone(timezone.utc)
-    return utc.strftime("%Y-%m-%dT%H:%M:%S.") + f"{utc.microsecond // 1000:03d}Z"
+    utc = moment.astimezone(timezone.utc).replace(tzinfo=None)
+    return utc.isoformat(timespec="milliseconds") + "Z"
 
 
 def now() -> str:
