@@ -83,7 +83,7 @@ def test_anything_else_is_refused(text: str) -> None:
     ],
 )
 def test_a_moment_outside_the_calendar_is_refused(text: str, name: str, means: Bound) -> None:
-    with pytest.raises(ValueError, match="0001|9999"):
+    with pytest.raises(ValueError, match=r"0001|9999"):
         parse(text, zone(name), date_means=means)
 
 
