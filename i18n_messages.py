@@ -279,4 +279,43 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "mnelo does not work: a memory was stored and not found again.",
         "zh": "mnelo 不正常：已存入一条记忆，却没有找到。",
     },
+    # --- scripts ---
+    "init.made": {"en": "Made {path}.", "zh": "已创建 {path}。"},
+    "init.found": {"en": "Found {path}; it is up to date.", "zh": "已找到 {path}，结构为最新。"},
+    "init.counts": {
+        "en": "Schema {schema}: {chunks} memories, {entities} entities, {relations} relations.",
+        "zh": "结构版本 {schema}：{chunks} 条记忆，{entities} 个实体，{relations} 条关系。",
+    },
+    "init.model": {
+        "en": "Embedding model {model} is ready ({dim} dimensions).",
+        "zh": "嵌入模型 {model} 已就绪（{dim} 维）。",
+    },
+    "init.no_model": {
+        "en": "No embedding model: {reason}. Words, names and links still answer.",
+        "zh": "没有嵌入模型：{reason}。文字、名称与关系仍可作答。",
+    },
+    "repair.orphans": {
+        "en": "{count} vectors belong to no memory.",
+        "zh": "{count} 个向量不属于任何记忆。",
+    },
+    "repair.windows": {
+        "en": "{count} parts of texts had lost their vector.",
+        "zh": "{count} 段文字丢失了向量。",
+    },
+    "repair.marks": {
+        "en": "{count} vectors were marked wrongly as live or closed.",
+        "zh": "{count} 个向量的有效标记有误。",
+    },
+    "repair.unmarked": {
+        "en": "{count} memories had no vector and did not wait for one.",
+        "zh": "{count} 条记忆没有向量，也未标记为等待。",
+    },
+    "repair.dry_run": {
+        "en": "Nothing was changed; {count} memories wait for their vectors.",
+        "zh": "未作任何改动；{count} 条记忆等待生成向量。",
+    },
+    "repair.done": {
+        "en": "{count} memories got their vectors.",
+        "zh": "已为 {count} 条记忆生成向量。",
+    },
 }

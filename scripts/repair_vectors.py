@@ -1,0 +1,43 @@
+"""Put vectors back in step with the memories: give vectors to those that have none, and remove
+what belongs to none. Needed after a file was edited by hand or written without a model."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import _root  # noqa: F401 - makes the modules one folder up importable
+from config import Config
+from errors import MneloError
+from memory import Memory
+from mnelo_locale import message
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="repair_vectors.py", description=__doc__)
+    parser.add_argument("--dry-run", action="store_true", help="say what is wrong, change nothing")
+    parser.add_argument("--db", help="the database file, instead of the configured one")
+    arguments = parser.parse_args(argv)
+    try:
+        # Loaded only when it is needed, so that a dry run gives no memory its vectors.
+        config = Config.load(database_path=arguments.db, warm_up_embedder=False)
+        with Memory(config=config) as memory:
+            _repair(memory, dry_run=arguments.dry_run)
+    except MneloError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _repair(memory: Memory, *, dry_run: bool) -> None:
+    for fault, count in memory.repair_vectors(dry_run=dry_run).items():
+        if count:
+            print(message(f"repair.{fault}", count=count))
+    waiting = memory.stats()["pending"]
+    if dry_run:
+        print(message("repair.dry_run", count=waiting))
+    else:
+        print(message("repair.done", count=memory.fill_pending() if waiting else 0))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,85 @@
+"""The scripts, run as a user runs them."""
+
+from pathlib import Path
+
+import pytest
+
+import init_db
+import repair_vectors
+from config import Config
+from memory import Memory
+
+
+def test_init_db_makes_the_file_and_says_the_same_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNELO_MEMORY_EMBEDDER_MODEL", "offline")
+    assert init_db.main([]) == 0
+    first = capsys.readouterr().out
+    assert f"Made {tmp_path / 'home' / 'memory.db'}." in first
+    assert "Schema 1: 0 memories, 0 entities, 0 relations." in first
+    assert "(384 dimensions)" in first
+    with Memory() as memory:
+        memory.remember("the red boat", entities=["boat"])
+    assert init_db.main([]) == 0
+    again = capsys.readouterr().out
+    assert "Found" in again
+    assert "1 memories, 1 entities" in again
+
+
+def test_init_db_without_a_model_says_what_still_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNELO_MEMORY_EMBEDDER_MODEL", "none")
+    assert init_db.main(["--db", str(tmp_path / "m.db")]) == 0
+    assert "No embedding model" in capsys.readouterr().out
+
+
+def test_a_script_speaks_the_readers_language(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNELO_MEMORY_EMBEDDER_MODEL", "none")
+    monkeypatch.setenv("MNELO_MEMORY_LANG", "zh")
+    assert init_db.main(["--db", str(tmp_path / "m.db")]) == 0
+    assert "已创建" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("script", [init_db, repair_vectors])
+def test_a_script_refuses_a_file_that_is_not_ours_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], script: object
+) -> None:
+    (tmp_path / "diary.txt").write_text("dear diary " * 100)
+    assert script.main(["--db", str(tmp_path / "diary.txt")]) == 1  # type: ignore[attr-defined]
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "is not a mnelo memory" in said
+    assert (tmp_path / "diary.txt").read_text().startswith("dear diary")
+
+
+def test_repair_gives_vectors_to_what_was_written_without_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNELO_MEMORY_EMBEDDER_MODEL", "none")
+    path = tmp_path / "m.db"
+    with Memory(path) as memory:
+        memory.remember_many([{"content": f"note {number}"} for number in range(3)])
+    monkeypatch.setenv("MNELO_MEMORY_EMBEDDER_MODEL", "offline")
+    assert repair_vectors.main(["--dry-run", "--db", str(path)]) == 0
+    assert "3 memories wait" in capsys.readouterr().out
+    with Memory(path, config=Config.load(embedder_model="none")) as memory:
+        assert memory.stats()["vectors"] == 0, "a dry run changes nothing"
+    assert repair_vectors.main(["--db", str(path)]) == 0
+    assert "3 memories got their vectors." in capsys.readouterr().out
+    assert repair_vectors.main(["--db", str(path)]) == 0
+    assert "0 memories got their vectors." in capsys.readouterr().out
+
+
+def test_repair_without_a_model_fails_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNELO_MEMORY_EMBEDDER_MODEL", "none")
+    path = tmp_path / "m.db"
+    with Memory(path) as memory:
+        memory.remember("note")
+    assert repair_vectors.main(["--db", str(path)]) == 1
+    assert "Vectors are off" in capsys.readouterr().err
