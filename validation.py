@@ -37,9 +37,26 @@ class Kind(Protocol):
 
 
 def _wrong(name: str, value: Any, wanted: str, **bounds: Any) -> InvalidInput:
-    got = json.dumps(value, ensure_ascii=False, default=repr)
-    got = got if len(got) <= 60 else got[:57] + "..."
-    return InvalidInput("input.wrong", name=name, wanted=message(wanted, **bounds), got=got)
+    said = message(wanted, **bounds)
+    return InvalidInput("input.wrong", name=name, wanted=said, got=_shown(value))
+
+
+def _shown(value: Any) -> str:
+    """A value as a message may quote it: short, on one line, of characters that print."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+    except (ValueError, TypeError, RecursionError):
+        text = type(value).__name__
+    return _printable(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def _whole(text: str) -> str:
+    """The text without the lone surrogates that no file can hold."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 # --- Kinds -----------------------------------------------------------------------------
@@ -52,12 +69,13 @@ class Text:
     max_bytes: int
 
     def schema(self) -> Schema:
-        return {"type": "string"}
+        # A schema counts characters, of which there are never more than bytes.
+        return {"type": "string", "maxLength": self.max_bytes}
 
     def read(self, name: str, value: Any) -> str:
         if not isinstance(value, str):
             raise _wrong(name, value, "wanted.text")
-        text = re.sub("[\ud800-\udfff]", "\ufffd", value)
+        text = _whole(value)
         size = len(text.encode())
         if size > self.max_bytes:
             raise InvalidInput("input.long", name=name, size=size, limit=self.max_bytes)
@@ -96,10 +114,12 @@ class Id:
         return {"type": "string"}
 
     def read(self, name: str, value: Any) -> str:
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63:
             value = str(value)
-        text = Name(256).read(name, value)
-        return " ".join(unicodedata.normalize("NFKC", text).split())
+        if isinstance(value, str):
+            # First of all: one character may stand for eighteen.
+            value = unicodedata.normalize("NFKC", value)
+        return " ".join(Name(256).read(name, value).split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +217,10 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """A free JSON object."""
+    """A free JSON object, no deeper than every writer of JSON can follow."""
 
     max_bytes: int = 16384
+    max_depth: int = 100
 
     def schema(self) -> Schema:
         return {"type": "object"}
@@ -209,13 +230,16 @@ class Properties:
         if not isinstance(table, dict):
             raise _wrong(name, value, "wanted.object")
         try:
-            text = json.dumps(table, ensure_ascii=False, allow_nan=False)
-            size = len(text.encode())
+            text = _whole(json.dumps(table, ensure_ascii=False, allow_nan=False))
+            plain = dict(json.loads(text))
         except (ValueError, TypeError, RecursionError):
             raise InvalidInput("input.json", name=name) from None
+        if _deeper(plain, self.max_depth):
+            raise InvalidInput("input.json", name=name)
+        size = len(text.encode())
         if size > self.max_bytes:
             raise InvalidInput("input.long", name=name, size=size, limit=self.max_bytes)
-        return dict(json.loads(text))
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +294,8 @@ class Fields:
     def refuse_unknown(self, name: str, table: Mapping[Any, Any]) -> None:
         if unknown := sorted({str(key) for key in table} - set(self.fields)):
             allowed = ", ".join(self.fields) or "-"
-            raise InvalidInput(
-                "input.unknown", name=name, unknown=", ".join(unknown)[:200], allowed=allowed
-            )
+            named = _printable(", ".join(unknown)[:200])
+            raise InvalidInput("input.unknown", name=name, unknown=named, allowed=allowed)
 
 
 def _given(name: str, argument: Argument, value: Any) -> Any:
@@ -302,9 +325,17 @@ def _from_json(value: Any) -> Any:
         return value
 
 
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects lie inside one another on more levels than that."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_deeper(each, levels - 1) for each in inner)
+
+
 def _visible(text: str) -> bool:
     """Whether there is anything to read: not only spaces, controls and zero-width signs."""
-    return any(unicodedata.category(char)[0] not in "ZC" or char == "\ufffd" for char in text)
+    # Characters newer than this Python's tables (Cn) and private ones (Co) do show.
+    hidden = ("Cc", "Cf", "Zs", "Zl", "Zp")
+    return any(unicodedata.category(char) not in hidden for char in text)
 
 
 # --- The tools -------------------------------------------------------------------------
@@ -349,7 +380,8 @@ def contract(config: Config) -> Contract:
     """The seven tools' arguments, with the bounds and the timezone of the settings."""
     home = timestamps.zone(config.timezone)
     start, last, end = (Moment(home, means) for means in ("start", "last", "end"))
-    hops = Integer(0, config.limits_hops)
+    hops, hits = Integer(0, config.limits_hops), Integer(1, config.limits_top_k)
+    nodes = Integer(1, config.limits_graph_nodes)
     content = Text(config.limits_content_bytes)
     words = Items(Name(200))
     reason = Name(500)
@@ -396,7 +428,7 @@ def contract(config: Config) -> Contract:
     }
     recall = {
         "query": Argument(Text(config.limits_query_bytes), "Words or a question", required=True),
-        "top_k": Argument(Integer(1, config.limits_top_k), "Most memories", 5),
+        "top_k": Argument(hits, "Most memories", min(5, config.limits_top_k)),
         "graph_hops": Argument(hops, "Reach of the graph lane", min(2, config.limits_hops)),
         "filters": Argument(Fields(filters), "All must hold", dict),
         "strategy": Argument(Choice(STRATEGIES), "rrf = all lanes", "rrf"),
@@ -422,7 +454,7 @@ def contract(config: Config) -> Contract:
         "max_hops": Argument(hops, "Reach", min(3, config.limits_hops)),
         "edge_types": Argument(words, "Relation names; empty = all", list),
         "asof": asof,
-        "limit": Argument(Integer(1, config.limits_graph_nodes), "Most nodes", 200),
+        "limit": Argument(nodes, "Most nodes", min(200, config.limits_graph_nodes)),
     }
     return Contract(
         {
