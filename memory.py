@@ -350,23 +350,26 @@ class Memory:
 
     # -- upkeep --
 
-    def wait_for_model(self, seconds: float) -> bool:
-        """Whether the model is there within that time."""
+    def wait_for_model(self, seconds: float | None) -> bool:
+        """Whether the model is there within that time; None waits until that is known."""
         return self._model(seconds) is not None
 
-    def fill_pending(self, progress: Callable[[int], None] = lambda count: None) -> int:
+    def fill_pending(self, progress: Callable[[int], object] = lambda count: None) -> int:
         """Give every waiting memory its vectors now; how many got them.
 
-        Raises ModelError where there is no model.
+        `progress` is told after each batch how many have. Raises ModelError without a model.
         """
+        waiting = self._pending_count()
         model = self._model(None)
         if model is None:
             raise ModelError("notice.vectors_off", reason=self._models.reason)
-        filled = 0
-        while count := self._fill(model):
-            filled += count
-            progress(filled)
-        return filled
+        while self._fill(model):
+            progress(waiting - self._pending_count())
+        return waiting - self._pending_count()
+
+    def _pending_count(self) -> int:
+        with self._store.view() as view:
+            return view.pending_count()
 
     def repair_vectors(self, *, dry_run: bool = False) -> dict[str, int]:
         """Mend what must not be: vectors, windows and marks out of step with the memories."""
@@ -540,11 +543,11 @@ class Memory:
     ) -> int:
         """Embed up to 64 waiting memories before the deadline; how many got their vectors."""
         left = -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
-        with self._store.view() as view:
-            waiting = view.pending(FILL_FIRST)
-        if not waiting or not self._fill_lock.acquire(timeout=left):
+        if not self._pending_count() or not self._fill_lock.acquire(timeout=left):
             return 0
         try:
+            with self._store.view() as view:
+                waiting = view.pending(FILL_FIRST)
             filled = 0
             for seq, content in waiting:
                 if time.monotonic() > deadline or (longest and len(content) > longest):

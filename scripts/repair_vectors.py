@@ -5,6 +5,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from tqdm import tqdm
+
 import _root  # noqa: F401 - makes the modules one folder up importable
 from config import Config
 from errors import MneloError
@@ -35,8 +37,10 @@ def _repair(memory: Memory, *, dry_run: bool) -> None:
     waiting = memory.stats()["pending"]
     if dry_run:
         print(message("repair.dry_run", count=waiting))
-    else:
-        print(message("repair.done", count=memory.fill_pending() if waiting else 0))
+        return
+    with tqdm(total=waiting, disable=not waiting) as bar:
+        filled = memory.fill_pending(lambda count: bar.update(count - bar.n)) if waiting else 0
+    print(message("repair.done", count=filled))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,9 @@ def open_memory(tmp_path: Path) -> Iterator[Open]:
         *,
         model: HashEmbedder | None = None,
         path: Path = tmp_path / "memory.db",
-        **settings: object,
+        **settings: Any,
     ) -> Memory:
-        config = Config.load(**({} if model else {"embedder_model": "none"}) | settings)
+        config = Config.load(**{"embedder_model": None if model else "none", **settings})
         load = (lambda recorded: model) if model else None
         opened.append(Memory(path, config=config, load_model=load))
         opened[-1].wait_for_model(10)

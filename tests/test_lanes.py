@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     with Memory(path, config=config) as memory:
         memory.wait_for_model(60)
         stock = {"id": "sh600089", "kind": "stock", "name": "特变电工", "aliases": ["TBEA"]}
-        items = [
+        items: list[dict[str, Any]] = [
             {"content": QUESTIONS["vector"][1]},
             {"content": QUESTIONS["meta"][1], "entities": ["Concierge"]},
             {"content": QUESTIONS["entity"][1], "entities": [stock]},

@@ -54,12 +54,13 @@ def test_the_same_live_memory_is_folded_and_any_other_stored(memory: Memory) -> 
     first = memory.remember("the gate code is 4711", source="home")
     again = memory.remember("the gate code is 4711", source="home")
     assert (again["status"], again["chunk_id"]) == ("exists", first["chunk_id"])
-    for other in (
+    others: list[dict[str, Any]] = [
         {"content": "the gate code is 4711 "},
         {"content": "the gate code is 4711", "source": "work"},
         {"content": "the gate code is 4711", "source": "home", "session_id": "s2"},
         {"content": "the gate code is 4711", "source": "home", "timestamp": "2020-01-01"},
-    ):
+    ]
+    for other in others:
         assert memory.remember(**other)["status"] == "stored"
     assert memory.stats()["chunks"]["active"] == 5
 
@@ -445,14 +446,15 @@ def test_forgetting_closes_and_a_second_time_does_nothing(memory: Memory) -> Non
 
 def test_forgetting_what_never_was_is_an_error_that_names_it(memory: Memory) -> None:
     memory.relate("Ann", "Acme", "works_at")
-    for arguments, said in (
+    bad: list[tuple[dict[str, Any], str]] = [
         ({"target_id": "chunk_20260101T000000000Z_000000000000"}, "no memory with id chunk_2026"),
         ({"target_id": "Anne", "target_kind": "entity"}, "no entity Anne; near names: Ann"),
         ({"target_id": 999, "target_kind": "relation"}, "no relation with id 999"),
         ({"target_id": "x", "target_kind": "relation"}, "target_id must be a whole number"),
-    ):
+    ]
+    for arguments, said in bad:
         with pytest.raises(MneloError, match=said):
-            memory.forget(**arguments)  # type: ignore[arg-type]
+            memory.forget(**arguments)
 
 
 def test_forgetting_an_entity_hides_it_and_its_relations_but_no_memory(memory: Memory) -> None:
