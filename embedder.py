@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from config import Config
-from errors import ModelError
+from errors import MneloError, ModelError
 from mnelo_locale import message
 from rows import Vectors
 
@@ -389,7 +389,7 @@ class ModelLoader:
     def _run(self) -> None:
         try:
             self._model = self._load_model()
-        except ModelError as error:
+        except MneloError as error:  # no such model, or the file was closed meanwhile
             self._error = str(error)
         except Exception as error:
             log.exception("the embedding model could not be loaded")

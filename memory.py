@@ -527,7 +527,9 @@ class Memory:
 
     def _fill_all(self) -> None:
         """In the background: give memories their vectors whenever some wait."""
-        model = self._models.wait(None)
+        model = None
+        while model is None and not self._closing.is_set() and not self._off():
+            model = self._models.wait(0.5)
         while model is not None and not self._closing.is_set():
             try:
                 filled = self._fill(model)

@@ -4,6 +4,7 @@ import json
 import random
 import string
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from config import Config
 from conftest import Open
 from errors import InvalidInput
 from hash_embedder import HashEmbedder
-from memory import Memory
+from lanes import Query, Ranking
+from memory import ALONE, Memory
+from results import Lane
+from store import View
 
 LANES = ("vector_only", "meta_only", "entity_only", "graph_only", "rrf")
 
@@ -506,6 +510,23 @@ def test_equal_scores_come_in_the_same_order_every_time(open_memory: Open) -> No
         memory.close()
         memory = open_memory(model=HashEmbedder())
         assert contents(memory, "shelf jar", top_k=10) == ten
+
+
+@pytest.mark.parametrize("late", ["vector", "meta", "entity"])
+def test_a_lane_that_is_late_does_not_change_the_order(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, late: Lane
+) -> None:
+    for letter in "abcdefgh":
+        memory.remember(f"the shelf holds jar {letter}", timestamp="2026-01-01", entities=["shelf"])
+    in_time = memory.recall("shelf jar")
+    lane = ALONE[late]
+
+    def delayed(view: View, query: Query) -> Ranking:
+        time.sleep(0.05)
+        return lane(view, query)
+
+    monkeypatch.setitem(ALONE, late, delayed)
+    assert memory.recall("shelf jar") == in_time
 
 
 def test_the_newer_comes_first_among_equals(wordless: Memory) -> None:

@@ -264,9 +264,14 @@ def test_full_synchronous_is_what_the_setting_says(open_memory: Open) -> None:
         memory.close()
 
 
-def test_ids_of_many_processes_differ(tmp_path: Path) -> None:
-    now = timestamps.now()
-    assert len({store._new_id(now) for _ in range(10_000)}) == 10_000
+def _make_ids(now: str) -> list[str]:
+    return [store._new_id(now) for _ in range(2500)]
+
+
+def test_ids_of_many_processes_differ_even_in_the_same_millisecond() -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        made = pool.map(_make_ids, [timestamps.now()] * 4)
+    assert len({each for ids in made for each in ids}) == 10_000
 
 
 # --- Upkeep ----------------------------------------------------------------------------
