@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from results import Edge, Graph, Node
-from rows import EdgeRow, Scope
-from store import View, is_chunk_id
+from rows import EdgeRow, Scope, is_chunk_id
+from store import View
 
 MOST_EDGES = 10_000  # of one node, heaviest first
 MOST_NODES = 10_000  # looked at in one query

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import words
 from fusion import best_first
-from rows import Naming, Scope, Vectors
-from store import View, is_chunk_id
+from rows import Naming, Scope, Vectors, is_chunk_id
+from store import View
 
 SUBSTRING = 0.3  # what a piece inside a word counts, beside about 1 for the whole word
 TERM = 0.1  # what each word found counts at least: BM25 gives none to words of half the chunks

@@ -54,8 +54,18 @@ from results import (
     Similar,
     Updated,
 )
-from rows import Change, LogEntry, Model, NewChunk, NewEntity, NewRelation, Scope, Vectors
-from store import SCHEMA_VERSION, SqliteStore, View, is_chunk_id
+from rows import (
+    Change,
+    LogEntry,
+    Model,
+    NewChunk,
+    NewEntity,
+    NewRelation,
+    Scope,
+    Vectors,
+    is_chunk_id,
+)
+from store import SCHEMA_VERSION, SqliteStore, View
 
 log = logging.getLogger("mnelo")
 

@@ -1,5 +1,7 @@
 """What goes into the store and what comes out of it, as plain values."""
 
+import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -156,3 +158,13 @@ class Model:
     name: str
     dim: int
     unrelated: float
+
+
+def new_chunk_id(now: str) -> str:
+    """`chunk_`, the time and a random part: sortable, and unique across processes."""
+    return f"chunk_{re.sub('[-:.]', '', now)}_{secrets.token_hex(6)}"
+
+
+def is_chunk_id(reference: str) -> bool:
+    """Whether an id has the form of a chunk's; any other names an entity."""
+    return re.fullmatch(r"chunk_\d{8}T\d{9}Z_[0-9a-f]{12}", reference) is not None

@@ -11,9 +11,6 @@ closed, so current searches never see them and questions about the past still do
 
 import hashlib
 import json
-import os
-import re
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +28,7 @@ import timestamps
 import words
 from config import ROOT
 from errors import NotFound, StoreBusy, StoreError
-from mnelo_locale import message
+from file_check import refuse_unusable
 from rows import (
     Change,
     ChunkRow,
@@ -46,6 +43,8 @@ from rows import (
     Scope,
     StoredChunk,
     Vectors,
+    is_chunk_id,
+    new_chunk_id,
 )
 
 APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
@@ -607,7 +606,7 @@ class SqliteStore:
         self._all.clear()
 
     def _open(self) -> apsw.Connection:
-        _refuse_unusable(self.path)
+        refuse_unusable(self.path)
         db = self._connect()
         try:
             self._recognise(db)
@@ -829,37 +828,9 @@ class SqliteStore:
 # --- Opening ---------------------------------------------------------------------------
 
 
-def _refuse_unusable(path: Path) -> None:
-    """Refuse by name what is no database of ours, before SQLite touches it; make the folder."""
-    try:
-        if path.is_dir():
-            raise StoreError("store.folder", path=path)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Made here, so that nobody else may read what an agent remembers.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        with path.open("rb") as file:
-            header = file.read(100)
-    except OSError as error:
-        raise StoreError("store.unreadable", path=path, error=error.strerror) from None
-    if header and not header.startswith(b"SQLite format 3\x00"):
-        raise StoreError("store.foreign", path=path)
-    if header and _cut_short(path, header):
-        raise StoreError("store.damaged", path=path, error=message("store.cut"))
-
-
 def _refuse_damaged(db: apsw.Connection, path: Path) -> None:
     if (problem := db.pragma("quick_check", 1)) != "ok":
         raise StoreError("store.damaged", path=path, error=problem)
-
-
-def _cut_short(path: Path, header: bytes) -> bool:
-    """Whether pages that the header counts are missing, with no log that could hold them."""
-    wal = path.with_name(path.name + "-wal")
-    if len(header) < 100 or (wal.exists() and wal.stat().st_size):
-        return len(header) < 100
-    page = int.from_bytes(header[16:18], "big")
-    page = 65536 if page == 1 else page
-    return path.stat().st_size < page * int.from_bytes(header[28:32], "big")
 
 
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = ()
@@ -944,7 +915,7 @@ class _Writer:
         return StoredChunk(chunk_id, not found, ids, bool(waits))
 
     def _insert_chunk(self, chunk: NewChunk, content_hash: int) -> tuple[int, str]:
-        chunk_id = _new_id(self.now)
+        chunk_id = new_chunk_id(self.now)
         row = {
             "id": chunk_id,
             "content": chunk.content,
@@ -996,7 +967,7 @@ class _Writer:
         ):
             return old["id"], old["id"]
         indexed = indexed if indexed is not None and not same_text else _Indexed(row["content"])
-        new_id = _new_id(self.now)
+        new_id = new_chunk_id(self.now)
         closed_at = self._close_chunk(old["seq"], self.now, new_id)
         row |= {
             "id": new_id,
@@ -1284,16 +1255,6 @@ def _starts(relation: NewRelation, about: str) -> str:
     """When a relation begins that does not say so; one already over then began at no known time."""
     over = relation.valid_until is not None and relation.valid_until <= about
     return SINCE_EVER if over else about
-
-
-def _new_id(now: str) -> str:
-    """`chunk_`, the time and a random part: sortable, and unique across processes."""
-    return f"chunk_{re.sub('[-:.]', '', now)}_{secrets.token_hex(6)}"
-
-
-def is_chunk_id(reference: str) -> bool:
-    """Whether an id has the form of a chunk's; any other names an entity."""
-    return re.fullmatch(r"chunk_\d{8}T\d{9}Z_[0-9a-f]{12}", reference) is not None
 
 
 # --- Vectors ---------------------------------------------------------------------------

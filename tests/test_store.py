@@ -20,7 +20,7 @@ from conftest import Open
 from errors import StoreBusy, StoreError
 from hash_embedder import HashEmbedder
 from memory import Memory
-from rows import NewChunk, Scope
+from rows import NewChunk, Scope, new_chunk_id
 from store import SqliteStore
 
 
@@ -265,7 +265,7 @@ def test_full_synchronous_is_what_the_setting_says(open_memory: Open) -> None:
 
 
 def _make_ids(now: str) -> list[str]:
-    return [store._new_id(now) for _ in range(2500)]
+    return [new_chunk_id(now) for _ in range(2500)]
 
 
 def test_ids_of_many_processes_differ_even_in_the_same_millisecond() -> None:
