@@ -276,8 +276,7 @@ def code_keys(name: str) -> set[str]:
     (['600089', '600089.sh'], ['600089', '600089.*'])
     """
     folded = fold(name).rpartition(":")[2].strip()
-    match = _CODE.fullmatch(folded)
-    (code,) = list(codes(folded)) if match else [""]
+    code = next(codes(folded), "") if _CODE.fullmatch(folded) else ""
     if not code:
         return set()
     digits, _, exchange = code.partition(".")
