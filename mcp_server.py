@@ -54,6 +54,10 @@ STATUS: dict[type[MneloError], int] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status says how it ended."""
+    for stream in (sys.stdout, sys.stderr):
+        # Many a log file is opened in an encoding that has no 🟢 and no Chinese.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     given = _parser().parse_args(arguments)
     try:
         return _check(given) if given.check else _serve(given)
@@ -91,10 +95,10 @@ def _serve(given: argparse.Namespace) -> int:
             hosts=_hosts(config, listener),
             token=token,
             most_bytes=config.limits_request_bytes,
-            health=_health(config),
+            health=_health(memory),
         )
         url = _url(listener) + ("/sse" if given.transport == "sse" else "/mcp")
-        ready = message("server.ready", url=url, version=VERSION, database=config.database_path)
+        ready = message("server.ready", url=url, version=VERSION, database=memory.path)
         asyncio.run(serve(app, listener, lambda: log.info(ready)))
     log.info(message("server.stopped"))
     return 0
@@ -121,14 +125,14 @@ def _leave_on_signals() -> None:
         signal.signal(each, lambda *_: sys.exit(0))
 
 
-def _health(config: Config) -> Callable[[], dict[str, Any]]:
+def _health(memory: Memory) -> Callable[[], dict[str, Any]]:
     """What /health answers: enough to tell this server and its file from any other."""
     started = time.monotonic()
     return lambda: {
         "name": "mnelo",
         "status": "ok",
         "version": VERSION,
-        "database": str(config.database_path),
+        "database": str(memory.path),
         "pid": os.getpid(),
         "uptime_s": round(time.monotonic() - started, 1),
     }
@@ -136,9 +140,6 @@ def _health(config: Config) -> Callable[[], dict[str, Any]]:
 
 def _log_to_stderr(*, debug: bool) -> None:
     """One line for each event; of the libraries only what somebody should look at."""
-    if isinstance(sys.stderr, io.TextIOWrapper):
-        # Many a log file is opened in an encoding that has no 🟢 and no Chinese.
-        sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("mnelo").setLevel(logging.DEBUG if debug else logging.INFO)
     # The SDK warns of every request that a client gets wrong; the client is told as well.

@@ -253,7 +253,7 @@ class SseSession:
         Such a client opens a new stream and carries on; to the server it has never said hello.
         """
         request = getattr(item, "message", None)
-        if self._greeted or not isinstance(request, JSONRPCRequest) or request.method == "ping":
+        if self._greeted or not isinstance(request, JSONRPCRequest):
             return []
         self._greeted = True
         if request.method in ("initialize", "server/discover") or _is_modern(request):
@@ -402,6 +402,7 @@ class HttpServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=65,
+            timeout_graceful_shutdown=1,
             limit_concurrency=MOST_CONNECTIONS,
             h11_max_incomplete_event_size=65536,
         )
@@ -433,6 +434,6 @@ async def serve(app: App, listener: socket.socket, on_ready: Callable[[], None])
 
 
 def _worth_a_line(record: logging.LogRecord) -> bool:
-    """All but what a client brings about at will, once for each of its requests."""
-    expected = ("Exceeded concurrency limit", "ASGI callable returned without completing")
+    """All but what clients bring about at will: too many of them, or some that do not read."""
+    expected = ("Exceeded concurrency", "ASGI callable returned without completing", "Cancel ")
     return not record.getMessage().startswith(expected)

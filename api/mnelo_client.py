@@ -204,7 +204,7 @@ class _Line:
         self._session: _Session | None = None
         started = threading.Event()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._live(started)), name="mnelo-client", daemon=True
+            target=self._run, args=(started,), name="mnelo-client", daemon=True
         )
         self._thread.start()
         started.wait()
@@ -226,6 +226,13 @@ class _Line:
         if threading.current_thread() is not self._thread:
             self._thread.join(5)
 
+    def _run(self, started: threading.Event) -> None:
+        # Not asyncio.run: it starts one more thread to end with, which Python 3.12 forbids
+        # while it ends itself.
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(self._live(started))
+        loop.close()
+
     async def _live(self, started: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
@@ -234,6 +241,11 @@ class _Line:
         if self._session:
             self._session.end()
             await self._session.ended()
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
 
     async def _in_time(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
         try:

@@ -89,9 +89,11 @@ def test_an_empty_default_file_is_refused_and_not_taken_for_no_token(home: Path)
         load_token(config(home), None, {})
 
 
-def test_a_folder_in_place_of_the_file_is_refused_in_one_line(home: Path) -> None:
-    with pytest.raises(AuthError, match="cannot be read"):
-        load_token(config(home), home, {})
+def test_a_default_file_that_cannot_be_read_is_refused_too(home: Path) -> None:
+    (home / ".config/mnelo/auth_token").mkdir(parents=True)
+
+    with pytest.raises(AuthError, match="auth_token cannot be read"):
+        load_token(config(home), None, {})
 
 
 @pytest.mark.parametrize("header", ["Bearer s3cret", "bearer s3cret", "BEARER  s3cret "])

@@ -1,10 +1,12 @@
 """MneloClient against the real server."""
 
+import gc
 import inspect
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -232,17 +234,30 @@ def test_a_closed_client_says_so_and_may_be_closed_again(server: Served) -> None
     client.close()
     client.close()
 
+    assert _threads() == []
     with pytest.raises(MneloError, match="This MneloClient is closed"):
         client.stats()
 
 
+def test_a_client_that_nobody_holds_any_more_closes_itself(server: Served) -> None:
+    client: MneloClient | None = MneloClient(server.url + "/sse", TOKEN)
+    assert _threads() != []
+
+    client = None
+    gc.collect()
+
+    assert (client, _threads()) == (None, [])
+
+
+def _threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name == "mnelo-client"]
+
+
 def test_closing_ends_a_call_that_another_thread_waits_for() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as pool:
         client = MneloClient(f"http://127.0.0.1:{silent.getsockname()[1]}/sse", timeout=20)
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(client.stats)
-            silent.accept()[0].close()
-            time.sleep(0.1)
+        waiting = pool.submit(client.stats)
+        with silent.accept()[0]:
             client.close()
             with pytest.raises(MneloError):
                 waiting.result(5)

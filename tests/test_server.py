@@ -185,7 +185,10 @@ def test_a_request_for_another_host_is_refused_on_every_path(
 @pytest.mark.parametrize("path", ["/health", "/sse", "/mcp", "/messages/", "/nothing"])
 @pytest.mark.parametrize(
     "origin",
-    ["https://evil.example", "null", "file://", "http://127.0.0.1.evil.example", "localhost"],
+    [
+        *("https://evil.example", "http://127.0.0.1.evil.example", "http://127.0.0.1@evil.example"),
+        *("null", "file://", "localhost", "chrome-extension://localhost"),
+    ],
 )
 def test_a_web_page_from_elsewhere_is_refused_on_every_path(
     server: Served, path: str, origin: str
@@ -309,8 +312,6 @@ def raw_sse(server: Served) -> Iterator[RawSse]:
 def test_a_session_that_resumes_without_a_handshake_is_made_good(server: Served) -> None:
     """After a restart many clients re-open the stream and carry on where they were."""
     with raw_sse(server) as stream:
-        assert stream.post(request("ping")) == 202
-        assert stream.reply()["result"] == {}
         assert stream.post(request("tools/call", name="memory_stats", arguments={})) == 202
         reply = stream.reply()
 
@@ -394,6 +395,7 @@ def test_a_client_that_asks_without_end_is_told_to_wait() -> None:
     assert refused.error.code == transport.TOO_MANY
     assert refused.error.message.startswith("64 requests of this session wait")
     assert answered.id == 100
+    assert answered.result["tools"]
 
 
 HELLO = {
@@ -485,6 +487,7 @@ def test_a_signal_ends_it_within_two_seconds_in_silence(
         half.sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
         idle = socket.create_connection(("127.0.0.1", server.port))
         with half, idle:
+            assert server.health()  # by now the server has read what came before
             assert server.end(sign) == 0
         said = [line.partition(": ")[2] for line in server.stderr().splitlines()]
 
