@@ -112,8 +112,7 @@ TOOLS = (
     Shown(
         "remember",
         "Remember",
-        "Store one durable fact and what it is about. "
-        "An identical one is folded, similar ones are listed.",
+        "Store one durable fact; an identical one is folded, similar ones are listed.",
         _returns(chunk_id=TEXT, status=TEXT, entities=TEXTS, embedding=TEXT, similar=OBJECTS),
     ),
     Shown(
@@ -132,20 +131,20 @@ TOOLS = (
     Shown(
         "forget",
         "Forget",
-        "Close a memory, entity or relation: no longer found, kept in the history.",
+        "Close a memory, entity or relation; its history stays.",
         _returns(forgotten=COUNT, edges_invalidated=COUNT),
         destroys=True,
     ),
     Shown(
         "update",
         "Update",
-        "Replace a memory by a newer version; the old one stays in the history.",
+        "Replace a memory by a newer version; its history stays.",
         _returns(new_chunk_id=TEXT, supersedes=TEXT, status=TEXT),
     ),
     Shown(
         "graph_query",
         "Graph",
-        "What an entity is tied to, step by step along its relations, both ways.",
+        "What an entity is tied to, along its relations both ways.",
         _returns(nodes=OBJECTS, edges=OBJECTS, asof=TEXT, truncated=FLAG, total_nodes=COUNT),
         reads_only=True,
     ),
@@ -206,7 +205,6 @@ def build_server(memory: Memory, config: Config) -> Server[Any]:
 
     return Server(
         "mnelo",
-        title="mnelo memory",
         version=VERSION,
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
