@@ -280,15 +280,18 @@ class Memory:
         self,
         query: str,
         *,
-        top_k: int = 5,
-        graph_hops: int = 2,
+        top_k: int | None = None,
+        graph_hops: int | None = None,
         filters: Mapping[str, Any] | None = None,
         strategy: str = "rrf",
         asof: str = "",
         explain: bool = False,
         max_tokens: int = 8000,
     ) -> Recalled:
-        """The memories that the lanes together rank highest, best first, and why if asked."""
+        """The memories that the lanes together rank highest, best first, and why if asked.
+
+        `top_k` is 5 and `graph_hops` 2 if not given, or less where the settings allow less.
+        """
         given = {
             "query": query,
             "top_k": top_k,
@@ -314,12 +317,15 @@ class Memory:
         self,
         start_node: str,
         *,
-        max_hops: int = 3,
+        max_hops: int | None = None,
         edge_types: Sequence[str] = (),
         asof: str = "",
-        limit: int = 200,
+        limit: int | None = None,
     ) -> Graph:
-        """What is connected with an entity or a memory, nearest and heaviest first."""
+        """What is connected with an entity or a memory, nearest and heaviest first.
+
+        `max_hops` is 3 and `limit` 200 nodes if not given, or less where the settings allow less.
+        """
         given = {
             "start_node": start_node,
             "max_hops": max_hops,

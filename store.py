@@ -256,6 +256,12 @@ SAME_RELATION = f"""
     ORDER BY r.id DESC LIMIT 1
 """
 
+SAME_PAST_RELATION = """
+    SELECT id FROM relations
+    WHERE source_id = :source_id AND target_id = :target_id AND relation = :relation
+    AND valid_from = :valid_from AND valid_until = :valid_until AND weight = :weight
+"""
+
 INSERT_RELATION = """
     INSERT INTO relations (
         source_id, target_id, relation, weight, properties_json, source, created_at,
@@ -1016,7 +1022,7 @@ class _Writer:
                 WHERE w.chunk_seq = ? ORDER BY w.part
             """
             kept = [np.frombuffer(row[0], np.float32) for row in _all(self._db, sql, (old,))]
-            vectors = np.stack(kept) if kept else None
+            vectors = np.stack(kept) if kept else vectors
         if vectors is not None:
             _put_vectors(self._db, new, vectors)
 
@@ -1177,6 +1183,8 @@ class _Writer:
     def _merge_relation(self, row: dict[str, Any], given: NewRelation) -> tuple[int, str]:
         found = _all(self._db, SAME_RELATION, row)
         over = row["valid_until"] is not None and row["valid_until"] <= self.now
+        if over and (known := _one(self._db, SAME_PAST_RELATION, row)):
+            return int(known), "exists"
         if over or not found:
             relation_id = int(_one(self._db, INSERT_RELATION, row))
             return relation_id, "stored, already over" if over else "stored"

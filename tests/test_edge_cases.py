@@ -631,3 +631,14 @@ def test_a_part_of_an_ordinary_word_does_not_outweigh_what_was_meant(open_memory
         "my bicycle was repaired by Ann"
     ]
     assert len(contents(memory, "get zzz", strategy="meta_only", top_k=20)) == 12
+
+
+def test_defaults_keep_within_limits_that_are_set_lower(open_memory: Open) -> None:
+    memory = open_memory(limits_hops=1, limits_top_k=3, limits_graph_nodes=2)
+    memory.remember_many([{"content": f"note {n}", "entities": [f"e{n}"]} for n in range(5)])
+    for number in range(4):
+        memory.relate("e0", f"e{number + 1}", "next_to")
+    assert len(contents(memory, "note")) == 3
+    assert len(memory.graph_query("e0")["nodes"]) == 2
+    with pytest.raises(InvalidInput, match="graph_hops must be a whole number from 0 to 1"):
+        memory.recall("note", graph_hops=2)
