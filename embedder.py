@@ -102,6 +102,7 @@ class OfflineUse:
 
         self._model = USE(threads=threads)
         self._lock = threading.Lock()
+        self.query("")  # its weights are read with the first text
 
     def fits(self, text: str) -> bool:
         return len(text) <= self._CHARACTERS
@@ -314,8 +315,8 @@ def hub_answers(env: Mapping[str, str]) -> bool:
     url = env.get("HF_ENDPOINT") or "https://huggingface.co"
     if not url.startswith(("http://", "https://")):
         return False
-    request = urllib.request.Request(url, method="HEAD")  # noqa: S310 - checked above
     try:
+        request = urllib.request.Request(url, method="HEAD")  # noqa: S310 - checked above
         urllib.request.urlopen(request, timeout=HUB_PROBE_SECONDS).close()  # noqa: S310
     except urllib.error.HTTPError as error:
         error.close()
