@@ -56,6 +56,7 @@ from results import (
 )
 from rows import (
     Change,
+    GraphBounds,
     LogEntry,
     Model,
     NewChunk,
@@ -335,13 +336,12 @@ class Memory:
         }
         read = self._contract.read("memory_graph_query", given)
         with self._store.view() as view:
+            at = read["asof"] or timestamps.now()
             walk = Walk(
                 start=_start(view, read["start_node"], read["asof"]),
                 hops=read["max_hops"],
-                types=read["edge_types"],
-                asof=read["asof"],
-                at=read["asof"] or timestamps.now(),
                 limit=read["limit"],
+                bounds=GraphBounds(at, read["asof"], read["edge_types"]),
             )
             return neighbourhood(view, walk)
 

@@ -83,10 +83,10 @@ class Edge(TypedDict):
     target_id: str
     relation: str
     weight: float
-    properties: dict[str, Any]
     valid_from: str
-    valid_until: str | None
-    evidence_chunk_id: str | None
+    valid_until: NotRequired[str]
+    evidence_chunk_id: NotRequired[str]
+    properties: NotRequired[dict[str, Any]]
 
 
 class Graph(TypedDict):
@@ -95,3 +95,6 @@ class Graph(TypedDict):
     asof: str
     truncated: bool
     total_nodes: int
+    """Nodes of the hops that were looked at."""
+    total_edges: int
+    """Relations between the nodes that the limit admits."""

@@ -137,6 +137,15 @@ class EdgeRow:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphBounds:
+    """Which relations a walk may use: those that hold at a moment, of some types or of any."""
+
+    at: str
+    asof: str | None = None
+    types: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LogEntry:
     """One answered recall, for recall_log."""
 

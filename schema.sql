@@ -64,7 +64,7 @@ CREATE TABLE entities (
 ) STRICT;
 CREATE UNIQUE INDEX entities_live ON entities (key) WHERE valid_until IS NULL;
 CREATE INDEX entities_key ON entities (key, valid_from);
-CREATE INDEX entities_id ON entities (id, valid_from);
+CREATE INDEX entities_id ON entities (id, valid_from, valid_until);
 
 -- Every spelling that leads to an entity: its id, name, aliases and stock codes, folded.
 CREATE TABLE aliases (
@@ -101,8 +101,11 @@ CREATE TABLE relations (
     valid_until       TEXT,
     evidence_chunk_id TEXT                           -- the chunk that said so first
 ) STRICT;
-CREATE INDEX relations_source ON relations (source_id, weight DESC, id);
-CREATE INDEX relations_target ON relations (target_id, weight DESC, id);
+-- Each answers a step of the graph by itself, heaviest first.
+CREATE INDEX relations_source
+ON relations (source_id, weight DESC, id, target_id, relation, valid_from, valid_until);
+CREATE INDEX relations_target
+ON relations (target_id, weight DESC, id, source_id, relation, valid_from, valid_until);
 
 -- All chunks that say so: a relation ends with the last of them.
 CREATE TABLE evidence (

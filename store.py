@@ -34,6 +34,7 @@ from rows import (
     ChunkRow,
     EdgeRow,
     EntityRow,
+    GraphBounds,
     LogEntry,
     Model,
     Naming,
@@ -176,13 +177,36 @@ _EDGES = f"""
     SELECT * FROM (
         SELECT {EDGE_COLUMNS} FROM relations r
         WHERE r.{{0}}_id = :node AND {LIVE_RELATION}
-        AND (:types IS NULL OR r.relation IN (SELECT value FROM json_each(:types)))
         ORDER BY r.weight DESC, r.id LIMIT :limit
     )
 """
 EDGES = (
     _EDGES.format("source") + " UNION " + _EDGES.format("target")
 ) + " ORDER BY weight DESC, id LIMIT :limit"
+
+OF_TYPES = "(:types IS NULL OR r.relation IN (SELECT value FROM json_each(:types)))"
+
+# What is one relation away from any of some nodes, each once, by its heaviest relation.
+REACHED = f"""
+    SELECT other, max(weight) AS heaviest FROM (
+        SELECT r.target_id AS other, r.weight AS weight
+        FROM json_each(:nodes) n JOIN relations r ON r.source_id = n.value
+        WHERE {LIVE_RELATION} AND {OF_TYPES}
+        UNION ALL
+        SELECT r.source_id, r.weight
+        FROM json_each(:nodes) n JOIN relations r ON r.target_id = n.value
+        WHERE {LIVE_RELATION} AND {OF_TYPES}
+    )
+    WHERE EXISTS (SELECT 1 FROM entities e WHERE e.id = other AND {LIVE_ENTITY})
+    OR EXISTS (SELECT 1 FROM chunks c WHERE c.id = other AND {LIVE_CHUNK})
+    GROUP BY other ORDER BY heaviest DESC, other
+"""
+
+BETWEEN = f"""
+    SELECT {EDGE_COLUMNS} FROM json_each(:nodes) n JOIN relations r ON r.source_id = n.value
+    WHERE r.target_id IN (SELECT value FROM json_each(:nodes)) AND {LIVE_RELATION} AND {OF_TYPES}
+    ORDER BY r.weight DESC, r.id
+"""
 
 CHUNKS = f"""
     SELECT c.id, c.content, c.source, c.timestamp, c.importance
@@ -404,15 +428,18 @@ class View:
         bound = {"chunk_id": chunk_id, "asof": asof, "limit": limit}
         return [row[0] for row in _all(self._db, MENTIONED, bound)]
 
-    def edges(self, node: str, at: str, limit: int, types: Sequence[str] = ()) -> list[EdgeRow]:
+    def edges(self, node: str, at: str, limit: int) -> list[EdgeRow]:
         """The heaviest relations that hold at a moment and touch a node, either way."""
-        bound = {
-            "node": node,
-            "at": at,
-            "limit": limit,
-            "types": json.dumps(list(types)) if types else None,
-        }
+        bound = {"node": node, "at": at, "limit": limit}
         return [EdgeRow(*row) for row in _all(self._db, EDGES, bound)]
+
+    def reached(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
+        """The live nodes one relation away from any of some, heaviest relation first."""
+        return [row[0] for row in _all(self._db, REACHED, _graph(nodes, bounds))]
+
+    def edges_between(self, nodes: Iterable[str], bounds: GraphBounds) -> list[EdgeRow]:
+        """Every relation with both ends among some nodes, heaviest first."""
+        return [EdgeRow(*row) for row in _all(self._db, BETWEEN, _graph(nodes, bounds))]
 
     # -- rows --
 
@@ -526,6 +553,16 @@ def _version(db: apsw.Connection, chunk_id: str) -> dict[str, Any]:
         if version["superseded_by"] is None:
             return version
         chunk_id = version["superseded_by"]
+
+
+def _graph(nodes: Iterable[str], bounds: GraphBounds) -> dict[str, Any]:
+    types = json.dumps(list(bounds.types)) if bounds.types else None
+    return {
+        "nodes": json.dumps(list(nodes)),
+        "at": bounds.at,
+        "asof": bounds.asof,
+        "types": types,
+    }
 
 
 def _has_vectors(db: apsw.Connection) -> bool:

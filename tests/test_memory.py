@@ -384,8 +384,9 @@ def test_graph_query_is_bounded_nearest_first_and_follows_edge_types(memory: Mem
         memory.relate(f"leaf {number}", f"far {number}", "owns")
     graph = memory.graph_query("hub", limit=4)
     assert [node["id"] for node in graph["nodes"]] == ["hub", "leaf 5", "leaf 4", "leaf 3"]
-    assert (graph["truncated"], graph["total_nodes"]) == (True, 13)
-    assert len(graph["edges"]) == 3
+    assert (graph["truncated"], graph["total_nodes"]) == (True, 7)
+    assert len(graph["edges"]) == graph["total_edges"] == 3
+    assert memory.graph_query("hub")["total_nodes"] == 13
     only = memory.graph_query("hub", edge_types=["has"])
     assert {node["hops"] for node in only["nodes"]} == {0, 1}
     assert not only["truncated"]
