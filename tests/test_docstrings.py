@@ -1,0 +1,27 @@
+"""Every example in a docstring is run, so that none of them is wrong."""
+
+import doctest
+import importlib
+
+import pytest
+
+from config import ROOT
+
+MODULES = sorted(
+    path.stem
+    for folder in (ROOT, ROOT / "api", ROOT / "scripts")
+    for path in folder.glob("[!_]*.py")
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_do_what_they_say(name: str) -> None:
+    module = importlib.import_module(name)
+    result = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+def test_the_modules_of_pure_functions_have_examples() -> None:
+    for name in ("words", "fusion", "timestamps", "mnelo_locale"):
+        tests = doctest.DocTestFinder().find(importlib.import_module(name))
+        assert sum(len(each.examples) for each in tests) > 1, name

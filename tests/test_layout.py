@@ -1,0 +1,118 @@
+"""What the flat layout promises: no borrowed names, SQL in one place, a start from anywhere."""
+
+import ast
+import re
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from config import ROOT
+
+CODE = sorted(
+    path for folder in (ROOT, ROOT / "api", ROOT / "scripts") for path in folder.glob("*.py")
+)
+HELPERS = sorted(path for path in (ROOT / "tests").glob("*.py") if not path.stem.startswith("test"))
+SCRIPTS = sorted((ROOT / "scripts").glob("[!_]*.py"))
+INSTALLED = packages_distributions()
+
+SQL = re.compile(
+    r"\bselect\s.+\sfrom\s|\binsert\s+(or\s+\w+\s+)?into\s|\bupdate\s+\w+\s+set\s|\bdelete\s+from\s"
+    r"|\bpragma\s+\w|\bbegin\s+(immediate|exclusive|deferred)\b|^\s*(commit|rollback)\s*;?\s*$"
+    r"|\bcreate\s+(virtual\s+|temp\s+)?(table|index|view|trigger)\s|\bdrop\s+table\s"
+    r"|\bjoin\s+\w+(\s+\w+)?\s+(on|using)\b|\bwhere\s+[\w.]+\s*([=<>]|in\s*\(|is\s+(not\s+)?null|like\s)",
+    re.IGNORECASE | re.DOTALL,
+)
+DRIVERS = {"apsw", "sqlite3", "sqlite_vec"}
+
+
+def named(paths: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("path", paths, ids=[path.name for path in paths])
+
+
+def docstrings(tree: ast.Module) -> set[int]:
+    """The strings that only say something: they stand alone as a statement."""
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def sql_in(source: str) -> list[str]:
+    """The strings of a file that are SQL, or a part of it."""
+    tree = ast.parse(source)
+    only_said = docstrings(tree)
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in only_said
+        and SQL.search(node.value)
+    ]
+
+
+def imports(source: str) -> list[str]:
+    """The modules that a file imports, in order."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name.partition(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.append(node.module.partition(".")[0])
+    return found
+
+
+@named([*CODE, *HELPERS])
+def test_no_module_hides_a_library(path: Path) -> None:
+    assert path.stem not in sys.stdlib_module_names
+    assert path.stem not in INSTALLED
+
+
+def test_no_two_modules_have_the_same_name() -> None:
+    names = [path.stem for path in [*CODE, *HELPERS]]
+    assert len(names) == len(set(names))
+
+
+def test_no_folder_is_a_package() -> None:
+    assert not [path for path in (*CODE, *HELPERS) if path.name == "__init__.py"]
+
+
+@named([path for path in CODE if path.name != "store.py"])
+def test_only_the_store_knows_sql(path: Path) -> None:
+    source = path.read_text("utf-8")
+    assert sql_in(source) == []
+    assert not DRIVERS & set(imports(source))
+
+
+def test_sql_is_recognised_where_it_is() -> None:
+    store = (ROOT / "store.py").read_text("utf-8")
+    assert len(sql_in(store)) > 30
+    assert {"apsw", "sqlite_vec"} <= set(imports(store))
+    for text in (
+        *("SELECT id\nFROM chunks", "insert or ignore into tags", "UPDATE chunks SET", "COMMIT"),
+        *("DELETE FROM tags", "PRAGMA user_version", "BEGIN IMMEDIATE", "WHERE id = ?"),
+    ):
+        assert sql_in(f"x = {text + ' '!r}") == [text + " "]
+    for text in ("Select one from the list.", "begin with this", "updated", "Where it is from"):
+        assert sql_in(f'def f():\n    """{text}"""\n') == []
+    assert sql_in("x = 'Where it is from; which to update and set'") == []
+
+
+@named(SCRIPTS)
+def test_a_script_makes_the_modules_importable_before_it_needs_them(path: Path) -> None:
+    own = {each.stem for each in CODE}
+    first = next(name for name in imports(path.read_text("utf-8")) if name in own)
+    assert first == "_root"
+
+
+def test_the_server_starts_from_any_folder(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "mcp_server.py", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--auth-token-file" in done.stdout
+    assert list(tmp_path.iterdir()) == []
