@@ -106,6 +106,19 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "There is no entity {id}; near names: {near}.",
         "zh": "没有实体 {id}；相近的名称：{near}。",
     },
+    "missing.forgotten_entity": {
+        "en": "The entity {id} has been forgotten; remember it anew.",
+        "zh": "实体 {id} 已被遗忘；请重新记住。",
+    },
+    "missing.merge": {
+        "en": "No merge of entities has the record {id}.",
+        "zh": "没有编号为 {id} 的实体合并记录。",
+    },
+    "merge.same": {"en": "{id} is one entity already.", "zh": "{id} 本来就是同一个实体。"},
+    "merge.number": {
+        "en": "{keep} and {duplicate} differ by a number and are not merged.",
+        "zh": "{keep} 与 {duplicate} 的数字不同，不会合并。",
+    },
     "missing.relation": {
         "en": "There is no relation with id {id}.",
         "zh": "没有 id 为 {id} 的关系。",
@@ -201,8 +214,10 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "向 MCP 客户端提供 mnelo 的记忆：同一端口上的 SSE 与 Streamable HTTP。",
     },
     "cli.transport": {
-        "en": "sse (default) serves both /sse and /mcp; streamable-http serves /mcp alone",
-        "zh": "sse（默认）同时提供 /sse 和 /mcp；streamable-http 只提供 /mcp",
+        "en": "sse (default) serves both /sse and /mcp; streamable-http serves /mcp alone; stdio "
+        "bridges stdin and stdout to the running server, or starts it",
+        "zh": "sse（默认）同时提供 /sse 和 /mcp；streamable-http 只提供 /mcp；stdio 把标准输入输出"
+        "桥接到运行中的服务器，必要时启动它",
     },
     "cli.host": {
         "en": "host or address to listen on (default: [server] host, 127.0.0.1)",
@@ -271,6 +286,40 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "{tool} 在 mnelo 内部出错；原因见其日志。请求本身没有问题。",
     },
     "server.no_tool": {"en": "There is no tool {tool}.", "zh": "没有名为 {tool} 的工具。"},
+    "bridge.foreign": {
+        "en": "The program at {url} is not mnelo; end it or choose another --port.",
+        "zh": "{url} 上的程序不是 mnelo；请结束它，或改用其他 --port。",
+    },
+    "bridge.other": {
+        "en": "mnelo at {url} has the database {found}, not {wanted}; choose another --port or --db.",
+        "zh": "{url} 上的 mnelo 使用数据库 {found}，而不是 {wanted}；请改用其他 --port 或 --db。",
+    },
+    "bridge.silent": {
+        "en": "mnelo at {url} has not answered within {seconds:g} s; its log is {log}.",
+        "zh": "{url} 上的 mnelo 在 {seconds:g} 秒内没有应答；其日志为 {log}。",
+    },
+    "bridge.ended": {
+        "en": "The mnelo server could not be started: {reason} (log: {log})",
+        "zh": "无法启动 mnelo 服务器：{reason}（日志：{log}）",
+    },
+    "bridge.lost": {
+        "en": "mnelo at {url} ended twice before it answered; its log may say why.",
+        "zh": "{url} 上的 mnelo 两次在应答之前结束；原因可能见其日志。",
+    },
+    "bridge.token": {
+        "en": "mnelo at {url} wants another token; set MNELO_AUTH_TOKEN or write it to "
+        "~/.config/mnelo/auth_token.",
+        "zh": "{url} 上的 mnelo 需要正确的令牌；请设置 MNELO_AUTH_TOKEN，"
+        "或写入 ~/.config/mnelo/auth_token。",
+    },
+    "bridge.large": {
+        "en": "The request is larger than mnelo at {url} accepts.",
+        "zh": "请求超过了 {url} 上的 mnelo 所能接受的大小。",
+    },
+    "bridge.status": {
+        "en": "mnelo at {url} answered with HTTP status {status} and no reply.",
+        "zh": "{url} 上的 mnelo 只返回了 HTTP 状态 {status}，没有回复。",
+    },
     "server.check_ok": {
         "en": "mnelo works: a memory was stored and found again.",
         "zh": "mnelo 工作正常：已存入一条记忆并重新找到。",
@@ -318,4 +367,24 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "{count} memories got their vectors.",
         "zh": "已为 {count} 条记忆生成向量。",
     },
+    "resolve.candidate": {
+        "en": "{keep} <- {duplicate}  ({score:.2f}, {reason})",
+        "zh": "{keep} <- {duplicate}（{score:.2f}，{reason}）",
+    },
+    "resolve.found": {
+        "en": "{count} pairs of entities may be one.",
+        "zh": "{count} 对实体可能是同一个。",
+    },
+    "resolve.partial": {
+        "en": "Time ran out: not every pair was compared. Ask for one kind with --kind.",
+        "zh": "时间不足：未比较所有实体对。请用 --kind 指定种类。",
+    },
+    "resolve.merged": {
+        "en": "{duplicate} is {keep} now: {relations} relations and {mentions} mentions moved."
+        " Undo with --undo {audit_id}.",
+        "zh": "{duplicate} 已并入 {keep}：移动了 {relations} 条关系和 {mentions} 处提及。"
+        "可用 --undo {audit_id} 撤销。",
+    },
+    "resolve.nothing": {"en": "They are one already.", "zh": "它们已经是同一个实体。"},
+    "resolve.undone": {"en": "{count} merges were undone.", "zh": "已撤销 {count} 次合并。"},
 }

@@ -23,6 +23,7 @@ import numpy as np
 
 import answers
 import embedder
+import entity_resolve
 import timestamps
 import validation
 import words
@@ -44,10 +45,12 @@ from lanes import (
 from mnelo_locale import message
 from recall_log import RecallLog
 from results import (
+    Duplicates,
     Forgotten,
     Graph,
     Hit,
     Lane,
+    Merged,
     Recalled,
     Related,
     Remembered,
@@ -67,6 +70,7 @@ from rows import (
     is_chunk_id,
 )
 from store import SCHEMA_VERSION, SqliteStore, View
+from validation import Id, Integer, Name, Number
 
 log = logging.getLogger("mnelo")
 
@@ -364,6 +368,46 @@ class Memory:
             "schema": SCHEMA_VERSION,
         }
 
+    # -- entities --
+
+    def find_duplicates(
+        self, kind: str = "", *, threshold: float = entity_resolve.NEARLY
+    ) -> Duplicates:
+        """Pairs of entities that may be one, surest first; `partial` if time ran out."""
+        only = Name(64).read("kind", kind) if kind else None
+        least = Number(0, 1).read("threshold", threshold)
+        with self._store.view() as view:
+            known = view.entity_names(only)
+        candidates, complete = entity_resolve.find(known, least)
+        return {
+            "candidates": [
+                {
+                    "keep": each.keep,
+                    "duplicate": each.duplicate,
+                    "score": each.score,
+                    "reason": each.reason,
+                }
+                for each in candidates
+            ],
+            "partial": not complete,
+        }
+
+    def merge_entities(self, keep: str, duplicate: str, *, reason: str = "duplicate") -> Merged:
+        """Make one entity of two: `keep` takes the other's names, mentions and relations."""
+        ids = (Id().read("keep", keep), Id().read("duplicate", duplicate))
+        done = self._store.merge_entities(*ids, Name(500).read("reason", reason), CLIENT.get())
+        return {
+            "merged": 0 if done is None else 1,
+            "audit_id": None if done is None else done.audit_id,
+            "relations": 0 if done is None else done.relations,
+            "mentions": 0 if done is None else done.mentions,
+        }
+
+    def undo_merge(self, audit_id: int) -> int:
+        """Put every row back as it was before a merge; 0 if that was done already."""
+        number = Integer(1, (1 << 63) - 1).read("audit_id", audit_id)
+        return self._store.undo_merge(number, CLIENT.get())
+
     # -- upkeep --
 
     def wait_for_model(self, seconds: float | None) -> bool:
@@ -508,7 +552,8 @@ class Memory:
         model = self._model(max(0.0, deadline - time.monotonic()))
         if model is None:
             return None
-        self._fill(model, deadline, longest=INLINE_CHARACTERS)
+        if self._pending_count() <= FILL_FIRST:  # more would not be done in time
+            self._fill(model, deadline, longest=INLINE_CHARACTERS)
         return self._models.query_vector(model, text)
 
     def _vectors_off(self) -> str:

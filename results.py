@@ -69,6 +69,29 @@ class Updated(TypedDict):
     status: Literal["updated", "unchanged"]
 
 
+class Duplicate(TypedDict):
+    """Two entities that may be one; `score` is 0 to 1."""
+
+    keep: str
+    duplicate: str
+    score: float
+    reason: str
+    """"name", "code", "alias" or "spelling"."""
+
+
+class Duplicates(TypedDict):
+    candidates: list[Duplicate]
+    partial: bool
+
+
+class Merged(TypedDict):
+    merged: int
+    audit_id: int | None
+    """What undo_merge takes; None where nothing was merged."""
+    relations: int
+    mentions: int
+
+
 class Node(TypedDict):
     id: str
     kind: str

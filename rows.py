@@ -115,6 +115,25 @@ class EntityRow:
 
 
 @dataclass(frozen=True, slots=True)
+class EntityNames:
+    """An entity by all its names, which begin with its id and its name."""
+
+    id: str
+    kind: str
+    names: tuple[str, ...]
+    mentions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What a merge of two entities did, and the number of its record."""
+
+    audit_id: int
+    relations: int
+    mentions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Naming:
     """A name of an entity that a search found, and the key it was found by."""
 

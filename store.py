@@ -27,15 +27,18 @@ import sqlite_vec
 import timestamps
 import words
 from config import ROOT
-from errors import NotFound, StoreBusy, StoreError
+from entity_resolve import differ_by_number
+from errors import InvalidInput, NotFound, StoreBusy, StoreError
 from file_check import refuse_unusable
 from rows import (
     Change,
     ChunkRow,
     EdgeRow,
+    EntityNames,
     EntityRow,
     GraphBounds,
     LogEntry,
+    Merge,
     Model,
     Naming,
     NewChunk,
@@ -224,6 +227,15 @@ ENTITIES = f"""
     WHERE {LIVE_ENTITY} AND (:kind IS NULL OR e.kind = :kind COLLATE NOCASE)
 """
 
+ENTITY_NAMES = """
+    SELECT e.id, e.kind, e.name,
+        (SELECT json_group_array(alias) FROM aliases WHERE entity_id = e.id AND role = 'alias'),
+        (SELECT count(*) FROM mentions WHERE entity_id = e.id)
+    FROM entities e
+    WHERE e.valid_until IS NULL AND (:kind IS NULL OR e.kind = :kind COLLATE NOCASE)
+    ORDER BY e.id
+"""
+
 # --- SQL: writing ----------------------------------------------------------------------
 
 SAME_CHUNK = """
@@ -267,7 +279,7 @@ INSERT_ENTITY = """
 
 LATEST_ENTITY = """
     SELECT seq, id, kind, name, summary, properties_json, source, importance, created_at,
-        valid_from, valid_until
+        valid_from, valid_until, superseded_by
     FROM entities WHERE key = ? ORDER BY valid_until IS NULL DESC, seq DESC LIMIT 1
 """
 
@@ -330,9 +342,31 @@ HOLDING_EDGES = """
 
 COPY_EVIDENCE = "INSERT INTO evidence SELECT ?, chunk_seq FROM evidence WHERE relation_id = ?"
 
+TWIN_RELATION = """
+    SELECT id FROM relations
+    WHERE source_id = :source_id AND target_id = :target_id AND relation = :relation
+    AND (valid_until IS NULL OR valid_until > :now)
+"""
+
+UNDO_ALIASES = """
+    DELETE FROM aliases WHERE entity_id = ? AND key IN (SELECT value FROM json_each(?))
+"""
+UNDO_MENTIONS = """
+    DELETE FROM mentions WHERE entity_id = ? AND chunk_seq IN (SELECT value FROM json_each(?))
+"""
+UNDO_EVIDENCE = """
+    DELETE FROM evidence WHERE relation_id = ? AND chunk_seq IN (SELECT value FROM json_each(?))
+"""
+UNDO_RELATION = """
+    DELETE FROM relations WHERE id = :id AND valid_until IS :ended
+    AND NOT EXISTS (SELECT 1 FROM evidence WHERE relation_id = :id)
+"""
+REOPEN_ENTITY = "UPDATE entities SET valid_until = NULL, superseded_by = NULL WHERE seq = ?"
+
 INSERT_AUDIT = """
     INSERT INTO audit (at, client, action, target_kind, target_id, reason, detail_json)
     VALUES (:at, :client, :action, :target_kind, :target_id, :reason, :detail)
+    RETURNING id
 """
 
 INSERT_LOG = """
@@ -466,6 +500,14 @@ class View:
         """The id of the last version of the memory that this id belongs to; NotFound if none."""
         return str(_version(self._db, chunk_id)["id"])
 
+    def entity_names(self, kind: str | None = None) -> list[EntityNames]:
+        """Every live entity, of one kind or of all, with its names and its mentions counted."""
+        rows = _all(self._db, ENTITY_NAMES, {"kind": kind})
+        return [
+            EntityNames(row[0], row[1], (row[0], row[2], *json.loads(row[3])), row[4])
+            for row in rows
+        ]
+
     def near_names(self, reference: str, limit: int = 5) -> list[str]:
         """Ids of live entities with a name that resembles this one, for an error's hint."""
         wanted = _trigrams(f" {words.fold(reference)} ")
@@ -536,7 +578,7 @@ def _one(db: apsw.Connection, sql: str, bound: Any = ()) -> Any:
     return None if row is None else row[0]
 
 
-def _table(db: apsw.Connection, sql: str, key: str) -> dict[str, Any] | None:
+def _table(db: apsw.Connection, sql: str, key: str | int) -> dict[str, Any] | None:
     """The one row that a key leads to, by the names of its columns."""
     cursor = db.execute(sql, (key,))
     for row in cursor:
@@ -800,6 +842,16 @@ class SqliteStore:
     def close_relation(self, relation_id: int, reason: str, client: str) -> int:
         with self._transaction() as db:
             return _Writer(db, timestamps.now(), client).forget_relation(relation_id, reason)
+
+    def merge_entities(self, keep: str, duplicate: str, reason: str, client: str) -> Merge | None:
+        """Make two entities one; None where they are already."""
+        with self._transaction() as db:
+            return _Writer(db, timestamps.now(), client).merge_entities(keep, duplicate, reason)
+
+    def undo_merge(self, audit_id: int, client: str) -> int:
+        """Take a merge back; how many were."""
+        with self._transaction() as db:
+            return _Writer(db, timestamps.now(), client).undo_merge(audit_id)
 
     # -- vectors --
 
@@ -1117,9 +1169,14 @@ class _Writer:
     # -- entities --
 
     def put_entity(self, entity: NewEntity, source: str, about: str) -> str:
-        """Make an entity, change it, or bring it back; its id as first spelled."""
+        """Make an entity, change it, or bring it back; its id as first spelled.
+
+        One that was merged into another is that other now.
+        """
         key = words.identity(entity.id)
         known = _table(self._db, LATEST_ENTITY, key)
+        if known and known["superseded_by"]:
+            return self.put_entity(replace(entity, id=known["superseded_by"]), source, about)
         live = known is not None and known["valid_until"] is None
         entity_id = str(known["id"]) if known else entity.id
         values = _entity_values(entity, known)
@@ -1189,6 +1246,135 @@ class _Writer:
         self._db.execute(CLOSE_ENTITY, {"seq": known["seq"], "at": self.now})
         self._audit("forget", "entity", known["id"], reason, {"edges_invalidated": edges})
         return 1, edges
+
+    # -- merging entities --
+
+    def merge_entities(self, keep: str, duplicate: str, reason: str) -> Merge | None:
+        """Move names, mentions and relations to `keep` and close the other; None if that was done.
+
+        The audit keeps every row that was written or closed, for undo_merge.
+        """
+        into, gone = self._known_entity(keep), self._known_entity(duplicate)
+        if gone["superseded_by"] == into["id"]:
+            return None
+        for entity in (into, gone):
+            if entity["valid_until"] is not None:
+                raise NotFound("missing.forgotten_entity", id=entity["id"])
+        if into["id"] == gone["id"]:
+            raise InvalidInput("merge.same", id=into["id"])
+        if differ_by_number([into["id"], into["name"]], [gone["id"], gone["name"]]):
+            raise InvalidInput("merge.number", keep=into["id"], duplicate=gone["id"])
+        done = {
+            "aliases": self._move_names(into["id"], gone["id"]),
+            "mentions": self._move_mentions(into["id"], gone["id"]),
+            "relations": self._move_relations(into["id"], gone["id"]),
+            "closed": gone["seq"],
+            "version": self._complete(into, gone),
+        }
+        sql = "UPDATE entities SET valid_until = max(:at, valid_from), superseded_by = :id"
+        sql += " WHERE seq = :seq"
+        self._db.execute(sql, {"at": self.now, "id": into["id"], "seq": gone["seq"]})
+        detail = {"keep": into["id"], "duplicate": gone["id"], **done}
+        audit_id = self._audit("merge", "entity", into["id"], reason, detail)
+        return Merge(audit_id, len(done["relations"]), len(done["mentions"]))
+
+    def _known_entity(self, entity_id: str) -> dict[str, Any]:
+        known = _table(self._db, LATEST_ENTITY, words.identity(entity_id))
+        if known is None:
+            near = ", ".join(View(self._db).near_names(entity_id)) or "-"
+            raise NotFound("missing.entity", id=entity_id, near=near)
+        return known
+
+    def _move_names(self, into: str, gone: str) -> list[str]:
+        """Give one entity the other's names; the keys that were new to it."""
+        sql = """
+            INSERT OR IGNORE INTO aliases
+            SELECT key, ?, alias, iif(role = 'code', 'code', 'alias'), valid_from
+            FROM aliases WHERE entity_id = ? RETURNING key
+        """
+        return [row[0] for row in _all(self._db, sql, (into, gone))]
+
+    def _move_mentions(self, into: str, gone: str) -> list[int]:
+        sql = """
+            INSERT OR IGNORE INTO mentions
+            SELECT ?, chunk_seq, origin FROM mentions WHERE entity_id = ? RETURNING chunk_seq
+        """
+        return [row[0] for row in _all(self._db, sql, (into, gone))]
+
+    def _move_relations(self, into: str, gone: str) -> list[dict[str, Any]]:
+        """Open each relation of one entity anew with the other, but for loops and doubles."""
+        moved = []
+        for (edge,) in _all(self._db, HOLDING_EDGES, {"node": gone, "at": self.now}):
+            before = _table(self._db, "SELECT * FROM relations WHERE id = ?", edge) or {}
+            ends = {end: into if before[end] == gone else before[end] for end in _ENDS}
+            twin = _one(self._db, TWIN_RELATION, {**before, **ends, "now": self.now})
+            new = None
+            if ends["source_id"] != ends["target_id"] and twin is None:
+                step = {"old": gone, "new": into, "at": self.now, "id": edge}
+                new = _one(self._db, MOVE_EDGE, step)
+            shown = self._copy_evidence(edge, new or twin) if new or twin else []
+            self._close_relation(edge, self.now)
+            ended = before["valid_until"]
+            moved.append({"old": edge, "ended": ended, "new": new, "twin": twin, "shown": shown})
+        return moved
+
+    def _copy_evidence(self, old: int, new: int) -> list[int]:
+        sql = """
+            INSERT OR IGNORE INTO evidence
+            SELECT ?, chunk_seq FROM evidence WHERE relation_id = ? RETURNING chunk_seq
+        """
+        return [row[0] for row in _all(self._db, sql, (new, old))]
+
+    def _complete(self, into: dict[str, Any], gone: dict[str, Any]) -> list[int] | None:
+        """Let what is kept say what only the other said; its closed and its open version."""
+        properties = json.loads(gone["properties_json"]) | json.loads(into["properties_json"])
+        plain, named = into["kind"] == "concept", gone["name"] != gone["id"]
+        self.put_entity(
+            NewEntity(
+                into["id"],
+                kind=gone["kind"] if plain else None,
+                name=gone["name"] if into["name"] == into["id"] and named else None,
+                summary=None if into["summary"] else gone["summary"] or None,
+                properties=properties,
+            ),
+            into["source"],
+            self.now,
+        )
+        seq = self._known_entity(into["id"])["seq"]
+        return None if seq == into["seq"] else [into["seq"], seq]
+
+    def undo_merge(self, audit_id: int) -> int:
+        """Put back every row as it was before a merge; 0 if that was done already."""
+        audit = _table(self._db, "SELECT * FROM audit WHERE id = ? AND action = 'merge'", audit_id)
+        if audit is None:
+            raise NotFound("missing.merge", id=audit_id)
+        sql = "SELECT 1 FROM audit WHERE action = 'undo' AND target_id = ?"
+        if _one(self._db, sql, (str(audit_id),)):
+            return 0
+        done = json.loads(audit["detail_json"])
+        for each in reversed(done["relations"]):
+            self._put_relation_back(each)
+        taken = (done["keep"], json.dumps(done["aliases"]))
+        self._db.execute(UNDO_ALIASES, taken)
+        self._db.execute(UNDO_MENTIONS, (done["keep"], json.dumps(done["mentions"])))
+        if done["version"]:
+            self._put_version_back(*done["version"])
+        self._db.execute(REOPEN_ENTITY, (done["closed"],))
+        self._audit("undo", "merge", str(audit_id), "", {})
+        return 1
+
+    def _put_relation_back(self, moved: dict[str, Any]) -> None:
+        """Open a relation as it was; its successor goes unless it was changed meanwhile."""
+        kept = moved["new"] or moved["twin"]
+        self._db.execute(UNDO_EVIDENCE, (kept, json.dumps(moved["shown"])))
+        self._db.execute(UNDO_RELATION, {"id": moved["new"], "ended": moved["ended"]})
+        sql = "UPDATE relations SET valid_until = ? WHERE id = ?"
+        self._db.execute(sql, (moved["ended"], moved["old"]))
+
+    def _put_version_back(self, old: int, new: int) -> None:
+        sql = "DELETE FROM entities WHERE seq = ? AND valid_until IS NULL RETURNING seq"
+        if _all(self._db, sql, (new,)):
+            self._db.execute(REOPEN_ENTITY, (old,))
 
     # -- relations --
 
@@ -1271,7 +1457,8 @@ class _Writer:
 
     def _audit(
         self, action: str, kind: str, target: str, reason: str, detail: dict[str, Any]
-    ) -> None:
+    ) -> int:
+        """Write down who did what; the number of the record."""
         row = {
             "at": self.now,
             "client": self._client,
@@ -1281,7 +1468,7 @@ class _Writer:
             "reason": reason,
             "detail": json.dumps(detail, ensure_ascii=False),
         }
-        self._db.execute(INSERT_AUDIT, row)
+        return int(_one(self._db, INSERT_AUDIT, row))
 
 
 def _entity_values(entity: NewEntity, known: dict[str, Any] | None) -> dict[str, str]:
@@ -1294,6 +1481,9 @@ def _entity_values(entity: NewEntity, known: dict[str, Any] | None) -> dict[str,
         "summary": entity.summary or old["summary"],
         "properties_json": json.dumps(properties, ensure_ascii=False),
     }
+
+
+_ENDS = ("source_id", "target_id")
 
 
 def _starts(relation: NewRelation, about: str) -> str:

@@ -1,0 +1,65 @@
+"""Find entities that may be one and the same, merge two of them, or take a merge back.
+
+Without options it lists the candidates, surest first, and changes nothing.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import _root  # noqa: F401 - makes the modules one folder up importable
+from config import Config
+from errors import MneloError
+from memory import Memory
+from mnelo_locale import message
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(argv)
+    try:
+        config = Config.load(database_path=given.db, warm_up_embedder=False)
+        with Memory(config=config) as memory:
+            _run(memory, given)
+    except MneloError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="resolve_entities.py", description=__doc__)
+    parser.add_argument("--kind", default="", help="only entities of this kind")
+    parser.add_argument("--merge", nargs=2, metavar=("KEEP", "DUPLICATE"), help="make two one")
+    parser.add_argument("--undo", type=int, metavar="RECORD", help="take a merge back")
+    parser.add_argument("--db", help="the database file, instead of the configured one")
+    return parser
+
+
+def _run(memory: Memory, given: argparse.Namespace) -> None:
+    if given.undo is not None:
+        print(message("resolve.undone", count=memory.undo_merge(given.undo)))
+    elif given.merge:
+        _merge(memory, *given.merge)
+    else:
+        _list(memory, given.kind)
+
+
+def _merge(memory: Memory, keep: str, duplicate: str) -> None:
+    done = memory.merge_entities(keep, duplicate)
+    if done["merged"]:
+        print(message("resolve.merged", keep=keep, duplicate=duplicate, **done))
+    else:
+        print(message("resolve.nothing"))
+
+
+def _list(memory: Memory, kind: str) -> None:
+    found = memory.find_duplicates(kind)
+    for each in found["candidates"]:
+        print(message("resolve.candidate", **each))
+    print(message("resolve.found", count=len(found["candidates"])))
+    if found["partial"]:
+        print(message("resolve.partial"))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
