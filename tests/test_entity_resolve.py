@@ -100,9 +100,8 @@ def test_the_one_more_often_mentioned_is_kept() -> None:
 def test_the_pair_is_found_among_thousands_in_bounded_time() -> None:
     letters = random.Random(3)  # noqa: S311 - any names will do
     syllables = [a + b for a in "bcdfghklmnprstvz" for b in "aeiou"]
-    names = {
-        " ".join("".join(letters.choices(syllables, k=3)) for _ in range(2)) for _ in range(3000)
-    }
+    word = ("".join(letters.choices(syllables, k=3)) for _ in range(6000))
+    names = {f"{first} {next(word)}" for first in word}
     many = [entity(name) for name in sorted(names)]
     found, complete = find([*many, entity(many[7].id + "s")], seconds=60)
     assert (many[7].id, many[7].id + "s") in {(each.keep, each.duplicate) for each in found}
@@ -154,19 +153,16 @@ def test_a_merge_moves_names_mentions_and_relations(doubled: Memory) -> None:
     assert (done["merged"], done["relations"]) == (1, 3)
     for spelling in ("Blue Heron", "BH", "Heron", "BLUEHERON-LTD"):
         graph = doubled.graph_query(spelling)
-        assert graph["nodes"][0]["id"] == "Blue Heron"
-        assert (graph["nodes"][0]["kind"], graph["nodes"][0]["summary"]) == (
-            "company",
-            "makes nets",
-        )
-        edges = {
+        first = graph["nodes"][0]
+        said = (first["id"], first["kind"], first["summary"])
+        assert said == ("Blue Heron", "company", "makes nets")
+        edges = [
             (edge["source_id"], edge["relation"], edge["target_id"]) for edge in graph["edges"]
-        }
-        assert edges == {
+        ]
+        assert sorted(edges) == [
             ("Blue Heron", "based_in", "Leeds"),
             ("Blue Heron", "employs", "Ann"),
-        }, "no loop, no double"
-        assert len(graph["edges"]) == 2
+        ], "no loop, no double"
     hits = doubled.recall("Heron", strategy="entity_only")["hits"]
     assert {"Blue Heron pays on Fridays", "the nets are late"} <= {hit["content"] for hit in hits}
     assert doubled.merge_entities("Blue Heron", "blueheron-ltd")["merged"] == 0
