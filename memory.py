@@ -461,7 +461,15 @@ class Memory:
         model = self._model(0)
         if model is None or len(content) > INLINE_CHARACTERS:
             return None
-        return embedder.embed(model, content, self._closing.is_set)
+        return self._embed(model, content)
+
+    def _embed(self, model: Embedder, content: str) -> Vectors | None:
+        """A model that fails over a text keeps no memory from being stored: it waits instead."""
+        try:
+            return embedder.embed(model, content, self._closing.is_set)
+        except Exception:
+            log.exception("the model %s failed over a text", model.name)
+            return None
 
     def _similar(self, chunk_id: str, vectors: Vectors) -> list[Similar]:
         """Live memories that say nearly the same, on a scale that holds for every model."""
@@ -499,7 +507,7 @@ class Memory:
             names = [] if scope.only_chunks else _entity_ids(fused.scores)
             entities = view.entities(names, scope)
             pending = view.pending_count()
-        if pending and self._uses("vector", read["strategy"]):
+        if pending and self._uses("vector", read["strategy"]) and not self._off():
             notices.append(message("notice.pending", count=pending))
         found = answers.hits(
             fused, chunks, entities, top_k=read["top_k"], explain=read["explain"], k=k
@@ -615,7 +623,7 @@ class Memory:
             for seq, content in waiting:
                 if time.monotonic() > deadline or (longest and len(content) > longest):
                     continue
-                vectors = embedder.embed(model, content, self._closing.is_set)
+                vectors = self._embed(model, content)
                 filled += 0 if vectors is None else self._store.put_vectors([(seq, vectors)])
             return filled
         finally:

@@ -5,6 +5,7 @@ import random
 import string
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hash_embedder import HashEmbedder
 from lanes import Query, Ranking
 from memory import ALONE, Memory
 from results import Lane
+from rows import Vectors
 from store import View
 
 LANES = ("vector_only", "meta_only", "entity_only", "graph_only", "rrf")
@@ -642,3 +644,24 @@ def test_defaults_keep_within_limits_that_are_set_lower(open_memory: Open) -> No
     assert len(memory.graph_query("e0")["nodes"]) == 2
     with pytest.raises(InvalidInput, match="graph_hops must be a whole number from 0 to 1"):
         memory.recall("note", graph_hops=2)
+
+
+class Choosy(HashEmbedder):
+    """Fails over texts that it does not like."""
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        if any("zebra" in text for text in texts):
+            raise RuntimeError("no zebras")
+        return super().passages(texts)
+
+
+def test_a_model_that_fails_over_a_text_keeps_no_memory_from_being_stored(
+    open_memory: Open,
+) -> None:
+    memory = open_memory(model=Choosy())
+    assert memory.remember("the zebra crosses the road")["embedding"] == "pending"
+    assert memory.remember("the horse stays")["embedding"] == "stored"
+    reply = memory.recall("zebra")
+    assert "the zebra crosses the road" in [hit["content"] for hit in reply["hits"]]
+    assert "1 memories still wait" in reply["notice"]
+    assert memory.remember("the donkey follows")["embedding"] == "stored"
