@@ -291,7 +291,8 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "{url} 上的程序不是 mnelo；请结束它，或改用其他 --port。",
     },
     "bridge.other": {
-        "en": "mnelo at {url} has the database {found}, not {wanted}; choose another --port or --db.",
+        "en": "mnelo at {url} has the database {found}, not {wanted}; choose another --port "
+        "or --db.",
         "zh": "{url} 上的 mnelo 使用数据库 {found}，而不是 {wanted}；请改用其他 --port 或 --db。",
     },
     "bridge.silent": {

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,22 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 SERVER = (str(ROOT / "mcp_server.py"),)
 START_SECONDS = 20
+
+_STUCK = """
+import sys, time
+sys.path.insert(0, sys.argv.pop(1))
+import mcp_server, server
+
+class Stuck(server.Memory):
+    def recall(self, query):
+        print("asked", file=sys.stderr, flush=True)
+        time.sleep(30)
+
+server.Memory = Stuck
+raise SystemExit(mcp_server.main())
+"""
+STUCK = ("-c", _STUCK, str(ROOT))
+"""The server with a recall that says so when it is asked, and then takes half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +74,7 @@ def serving(
     port = () if "--port" in arguments else ("--port", "0")
     command = [sys.executable, *program, *port, *arguments]
     with _stderr(home).open("wb") as stderr:
-        process = subprocess.Popen(command, env=_environment(home, env), stderr=stderr, cwd=home)
+        process = subprocess.Popen(command, env=environment(home, env), stderr=stderr, cwd=home)
     try:
         yield Served(_await_url(home, process), home, process)
     finally:
@@ -69,7 +86,7 @@ def run(home: Path, *arguments: str, **env: str) -> "subprocess.CompletedProcess
     """A server that is expected to leave by itself, after it has left."""
     return subprocess.run(
         [sys.executable, *SERVER, *arguments],
-        env=_environment(home, env),
+        env=environment(home, env),
         capture_output=True,
         encoding="utf-8",
         cwd=home,
@@ -78,7 +95,7 @@ def run(home: Path, *arguments: str, **env: str) -> "subprocess.CompletedProcess
     )
 
 
-def _environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
+def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """No setting of the machine's own, and no model: these tests are about the server."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MN")}
     return {
@@ -89,6 +106,13 @@ def _environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "MNELO_MEMORY_EMBEDDER_MODEL": "none",
         **extra,
     }
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _stderr(home: Path) -> Path:

@@ -29,7 +29,7 @@ import mcp_server
 import transport
 from config import Config
 from memory import Memory
-from serving import ROOT, Served, run, serving
+from serving import STUCK, Served, run, serving
 from tools import build_server
 
 T = TypeVar("T")
@@ -497,24 +497,9 @@ def test_a_signal_ends_it_within_two_seconds_in_silence(
     ]
 
 
-STUCK = """
-import sys, time
-sys.path.insert(0, sys.argv.pop(1))
-import mcp_server
-
-class Stuck(mcp_server.Memory):
-    def recall(self, query):
-        print("asked", file=sys.stderr, flush=True)
-        time.sleep(30)
-
-mcp_server.Memory = Stuck
-raise SystemExit(mcp_server.main())
-"""
-
-
 def test_a_call_that_is_stuck_does_not_hold_up_the_end(tmp_path: Path) -> None:
     body = json.dumps(request("tools/call", name="memory_recall", arguments={"query": "x"}))
-    with serving(tmp_path, program=["-c", STUCK, str(ROOT)]) as server:
+    with serving(tmp_path, program=STUCK) as server:
         with raw_sse(server) as stream:
             stream.post(json.loads(body))
             while "asked" not in server.stderr():

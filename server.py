@@ -1,0 +1,102 @@
+"""The server: token, socket, memory, in this order, then serve until a signal comes.
+
+The socket comes before the database, so that a second server leaves without touching the file.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import address
+from auth import load_token
+from config import VERSION, Config
+from memory import Memory
+from mnelo_locale import message
+from tools import build_server
+from transport import LOOPBACK, App, Hosts, serve
+
+log = logging.getLogger("mnelo.server")
+
+
+def run(given: Namespace, config: Config) -> int:
+    """Serve as the command line asks; the exit status."""
+    token = load_token(config, given.auth_token_file, os.environ)
+    listener = address.listen(config, token, 0 if given.port == 0 else config.server_port)
+    _log_to_stderr(debug=config.debug)
+    _leave_on_signals()
+    with listener, Memory(config=config) as memory:
+        app = App(
+            build_server(memory, config),
+            sse=given.transport == "sse",
+            hosts=_hosts(config, listener),
+            token=token,
+            most_bytes=config.limits_request_bytes,
+            health=_health(memory),
+        )
+        url = address.url(*listener.getsockname()[:2])
+        url += "/sse" if given.transport == "sse" else "/mcp"
+        ready = message("server.ready", url=url, version=VERSION, database=memory.path)
+        asyncio.run(serve(app, listener, lambda: log.info(ready)))
+    log.info(message("server.stopped"))
+    return 0
+
+
+def check(given: Namespace, config: Config) -> int:
+    """Whether a memory can be stored and found with these settings, in a file of its own."""
+    _leave_on_signals()
+    fact = "mnelo --check stored this line 北门"
+    load_token(config, given.auth_token_file, os.environ)
+    with (
+        tempfile.TemporaryDirectory(prefix="mnelo-check-") as folder,
+        Memory(Path(folder, "memory.db"), config=config) as memory,
+    ):
+        stored = memory.remember(content=fact)
+        hits = memory.recall(query=fact)["hits"]
+    found = stored["chunk_id"] in [hit["chunk_id"] for hit in hits]
+    print(message("server.check_ok" if found else "server.check_lost"))
+    return 0 if found else 1
+
+
+def _leave_on_signals() -> None:
+    """Until requests are served, a signal ends the process where it is, and in silence."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: sys.exit(0))
+
+
+def _health(memory: Memory) -> Callable[[], dict[str, Any]]:
+    """What /health answers: enough to tell this server and its file from any other."""
+    started = time.monotonic()
+    return lambda: {
+        "name": "mnelo",
+        "status": "ok",
+        "version": VERSION,
+        "database": str(memory.path),
+        "pid": os.getpid(),
+        "uptime_s": round(time.monotonic() - started, 1),
+    }
+
+
+def _log_to_stderr(*, debug: bool) -> None:
+    """One line for each event; of the libraries only what somebody should look at."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("mnelo").setLevel(logging.DEBUG if debug else logging.INFO)
+    # The SDK warns of every request that a client gets wrong; the client is told as well.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
+
+
+def _hosts(config: Config, listener: socket.socket) -> Hosts:
+    bound = str(listener.getsockname()[0])
+    names = LOOPBACK | {config.server_host.lower(), bound}
+    if ipaddress.ip_address(bound).is_loopback:
+        return Hosts(names)
+    return Hosts(names | {socket.gethostname().lower()}, remote=True)
