@@ -21,6 +21,7 @@ import address
 from auth import load_token
 from config import VERSION, Config
 from memory import Memory
+from metrics import Metrics
 from mnelo_locale import message
 from tools import build_server
 from transport import LOOPBACK, App, Hosts, serve
@@ -35,13 +36,15 @@ def run(given: Namespace, config: Config) -> int:
     _log_to_stderr(debug=config.debug)
     _leave_on_signals()
     with listener, Memory(config=config) as memory:
+        metrics = Metrics(memory.stats)
         app = App(
-            build_server(memory, config),
+            build_server(memory, config, metrics.count),
             sse=given.transport == "sse",
             hosts=_hosts(config, listener),
             token=token,
             most_bytes=config.limits_request_bytes,
             health=_health(memory),
+            metrics=metrics.page,
         )
         url = address.url(*listener.getsockname()[:2])
         url += "/sse" if given.transport == "sse" else "/mcp"

@@ -6,8 +6,9 @@ worker thread, so that a slow one holds up nobody else's.
 
 import json
 import logging
+import time
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -145,7 +146,14 @@ TOOLS = (
         "graph_query",
         "Graph",
         "What an entity is tied to, along its relations both ways.",
-        _returns(nodes=OBJECTS, edges=OBJECTS, asof=TEXT, truncated=FLAG, total_nodes=COUNT),
+        _returns(
+            nodes=OBJECTS,
+            edges=OBJECTS,
+            asof=TEXT,
+            truncated=FLAG,
+            total_nodes=COUNT,
+            total_edges=COUNT,
+        ),
         reads_only=True,
     ),
     Shown(
@@ -161,7 +169,13 @@ TOOLS = (
 # --- The server ------------------------------------------------------------------------
 
 
-def build_server(memory: Memory, config: Config) -> Server[Any]:
+Answered = Callable[[str, Mapping[str, Any], Mapping[str, Any], float], None]
+"""Told of each call that was answered: tool, arguments, result and seconds."""
+
+
+def build_server(
+    memory: Memory, config: Config, answered: Answered = lambda *_: None
+) -> Server[Any]:
     """The MCP server of this memory; its transports are transport.py's business."""
     arguments = contract(config)
     accepts = {shown.name: arguments.schema(shown.name) for shown in TOOLS}
@@ -182,7 +196,7 @@ def build_server(memory: Memory, config: Config) -> Server[Any]:
         CLIENT.set(_client_name(ctx))
         try:
             given = arguments.accept(params.name, params.arguments or {})
-            call = partial(methods[params.name], **given)
+            call = partial(_timed, methods[params.name], params.name, given, answered)
             # A call that its client cancels runs on in its thread: there is no half a write.
             result = await run_sync(call, abandon_on_cancel=True, limiter=workers)
         except MneloError as error:
@@ -213,6 +227,18 @@ def build_server(memory: Memory, config: Config) -> Server[Any]:
         on_list_prompts=list_prompts,
         get_tool_input_schema=accepts.get,
     )
+
+
+def _timed(
+    method: Callable[..., Mapping[str, Any]],
+    tool: str,
+    given: Mapping[str, Any],
+    answered: Answered,
+) -> Mapping[str, Any]:
+    start = time.perf_counter()
+    result = method(**given)
+    answered(tool, given, result, time.perf_counter() - start)
+    return result
 
 
 def _client_name(ctx: ServerRequestContext[Any]) -> str:

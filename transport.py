@@ -1,4 +1,4 @@
-"""One port for every MCP client: /sse with /messages/, /mcp, and /health.
+"""One port for every MCP client: /sse with /messages/, /mcp, /health and /metrics.
 
 `App` checks who asks and for what, and hands the request to its route. `OpenRequests` keeps
 each one in a cancel scope, so that a shutdown can end it in good order. `SseSession` mends
@@ -24,6 +24,7 @@ from uuid import uuid4
 import anyio
 import uvicorn
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from anyio.to_thread import run_sync
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -42,6 +43,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from auth import verify_bearer
+from errors import MneloError
 from mnelo_locale import message
 
 log = logging.getLogger("mnelo.transport")
@@ -337,10 +339,12 @@ class App:
         token: str | None,
         most_bytes: int,
         health: Callable[[], dict[str, Any]],
+        metrics: Callable[[], tuple[bytes, str]],
     ) -> None:
         self._hosts = hosts
         self._token = token
         self._health = health
+        self._metrics = metrics
         self._requests = OpenRequests()
         self._http = StreamableHTTPSessionManager(
             server, stateless=True, max_request_body_size=most_bytes
@@ -349,6 +353,7 @@ class App:
         self._routes: dict[str, dict[str, ASGIApp]] = {
             "/mcp": {"POST": post},
             "/health": {"GET": self._answer_health, "HEAD": self._answer_health},
+            "/metrics": {"GET": self._answer_metrics},
         }
         if sse:
             routes = SseRoutes(server, most_bytes)
@@ -384,6 +389,15 @@ class App:
 
     async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:
         await JSONResponse(self._health())(scope, receive, send)
+
+    async def _answer_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            # In a thread: it counts what is in the file.
+            page, kind = await run_sync(self._metrics)
+            answer = Response(page, media_type=kind)
+        except MneloError as error:
+            answer = _error(503, str(error))
+        await answer(scope, receive, send)
 
 
 # --- Serving ---------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def test_health_answers_who_and_what_this_is(server: Served) -> None:
     assert health["version"]
 
 
-@pytest.mark.parametrize("path", ["/health", "/sse", "/mcp", "/messages/", "/nothing"])
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/sse", "/mcp", "/messages/", "/nothing"])
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "10.0.0.1"]
 )
@@ -182,7 +182,7 @@ def test_a_request_for_another_host_is_refused_on_every_path(
     assert send(server, "GET", path, Host=host).status == 421
 
 
-@pytest.mark.parametrize("path", ["/health", "/sse", "/mcp", "/messages/", "/nothing"])
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/sse", "/mcp", "/messages/", "/nothing"])
 @pytest.mark.parametrize(
     "origin",
     [
@@ -201,7 +201,7 @@ def test_the_names_of_this_machine_are_welcome(server: Served, host: str) -> Non
     assert send(server, "GET", "/health", Host=host, Origin=f"http://{host}").status == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/.well-known/oauth-protected-resource"])
+@pytest.mark.parametrize("path", ["/", "/register", "/.well-known/oauth-protected-resource"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_an_unknown_path_is_404_with_and_without_a_token(
     server: Served, guarded: Served, method: str, path: str
@@ -250,7 +250,7 @@ def test_a_form_of_a_web_page_cannot_pass_for_a_request(server: Served) -> None:
 # --- The token -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/sse", "/mcp", "/messages/"])
+@pytest.mark.parametrize("path", ["/sse", "/mcp", "/messages/", "/metrics"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_without_the_token_there_is_only_401(guarded: Served, method: str, path: str) -> None:
     without = send(guarded, method, path)
