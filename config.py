@@ -194,6 +194,11 @@ class Config:
     limits_fan_out: int = _setting("limits.fan_out", 50, *_whole(1, 10000))
     limits_request_bytes: int = _setting("limits.request_bytes", 1 << 20, *_whole(1024, 1 << 28))
 
+    keeper_idle_seconds: float = _setting("keeper.idle_seconds", 2.0, *_number(0.1, 3600))
+    keeper_interval_seconds: float = _setting("keeper.interval_seconds", 60.0, *_number(1, 86400))
+    keeper_log_rows: int = _setting("keeper.log_rows", 100_000, *_whole(1, 1 << 31))
+    keeper_audit_rows: int = _setting("keeper.audit_rows", 1_000_000, *_whole(1, 1 << 31))
+
     @classmethod
     def load(cls, env: Mapping[str, str] = os.environ, **overrides: Any) -> "Config":
         """Read the settings of `env` and config.toml; an override that is not None beats both.

@@ -32,6 +32,7 @@ from embedder import Embedder, ModelLoader
 from errors import InvalidInput, MneloError, ModelError, NotFound
 from fusion import best_first
 from graph import Walk, neighbourhood
+from keeper import Keeper
 from lanes import (
     ENTITY,
     SEEDS,
@@ -133,6 +134,7 @@ class Memory:
         self._work = threading.Event()
         self._fill_lock, self._start_lock = threading.Lock(), threading.Lock()
         self._log = RecallLog(self._store)
+        self._keeper: Keeper | None = None
         self._pool = ThreadPoolExecutor(READER_SETS * len(ALONE), thread_name_prefix="mnelo-lane")
         self._filler = threading.Thread(target=self._fill_all, name="mnelo-vectors", daemon=True)
         if self.config.warm_up_embedder:
@@ -148,6 +150,8 @@ class Memory:
             self._filler.join(timeout=10)
         self._pool.shutdown()
         self._log.close()
+        if self._keeper:
+            self._keeper.stop()
         self._store.close()
 
     def __enter__(self) -> "Memory":
@@ -364,6 +368,7 @@ class Memory:
             "lanes": {lane: self._lane_state(lane) for lane in get_args(Lane)},
             "db": {"path": str(self.path), **self._store.sizes()},
             "recall_24h": _latency(recalls),
+            "upkeep": self._keeper.report() if self._keeper else {"keeping": False},
             "version": VERSION,
             "schema": SCHEMA_VERSION,
         }
@@ -409,6 +414,12 @@ class Memory:
         return self._store.undo_merge(number, CLIENT.get())
 
     # -- upkeep --
+
+    def keep(self) -> None:
+        """Begin to keep the file in the background, until this memory is closed."""
+        if self._keeper is None:
+            self._keeper = Keeper(self._store, self.config)
+            self._keeper.start()
 
     def wait_for_model(self, seconds: float | None) -> bool:
         """Whether the model is there within that time; None waits until that is known."""

@@ -911,6 +911,48 @@ class SqliteStore:
                 for sql, ids in ((COUNT_CHUNKS, entry.results), (COUNT_ENTITIES, entities)):
                     db.execute(sql, (entry.created_at, json.dumps(ids)))
 
+    # -- upkeep --
+
+    def checkpoint(self) -> bool:
+        """Bring the write-ahead log into the file and empty it; False while somebody uses it.
+
+        Afterwards, until the next write, the one file is the whole memory.
+        """
+        with self._keeping() as db:
+            try:
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:
+                return False
+            return True
+
+    def trim_logs(self, log_rows: int, audit_rows: int) -> int:
+        """Drop the oldest rows beyond these numbers, a thousand at a time; how many."""
+        dropped = 0
+        for table, rows in (("recall_log", log_rows), ("audit", audit_rows)):
+            count = 1
+            while count:
+                with self._transaction() as db:
+                    count = len(_all(db, TRIM[table], (rows,)))
+                dropped += count
+        return dropped
+
+    def optimize(self) -> None:
+        """Let SQLite bring its statistics up to date where that pays."""
+        with self._keeping() as db:
+            db.pragma("optimize")
+
+    @contextmanager
+    def _keeping(self) -> Iterator[apsw.Connection]:
+        """A connection for upkeep, which gives way to everybody else."""
+        with self._explained():
+            db = self._connect()
+            db.set_busy_timeout(50)
+            try:
+                yield db
+            finally:
+                self._all.remove(db)
+                db.close()
+
     def sizes(self) -> dict[str, int]:
         """Bytes of the file and of its write-ahead log."""
         wal = self.path.with_name(self.path.name + "-wal")
@@ -1537,6 +1579,13 @@ def _broken(db: apsw.Connection) -> dict[str, str]:
         """,
     }
 
+
+_TRIM = """
+    DELETE FROM {0} WHERE id IN (
+        SELECT id FROM {0} WHERE id <= (SELECT max(id) FROM {0}) - ? ORDER BY id LIMIT 1000
+    ) RETURNING id
+"""
+TRIM = {table: _TRIM.format(table) for table in ("recall_log", "audit")}
 
 MEND = {
     "orphans": "DELETE FROM vectors WHERE rowid = ?",

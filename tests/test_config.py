@@ -131,6 +131,10 @@ GOOD: dict[str, tuple[str, Any]] = {
     "limits.graph_nodes": ("10000", 10000),
     "limits.fan_out": ("1", 1),
     "limits.request_bytes": ("1024", 1024),
+    "keeper.idle_seconds": ("0.5", 0.5),
+    "keeper.interval_seconds": ("5", 5.0),
+    "keeper.log_rows": ("10", 10),
+    "keeper.audit_rows": ("10", 10),
 }
 """A value of each setting that is not its default, as TOML, and what it is then."""
 
@@ -254,6 +258,10 @@ WRONG: dict[str, list[str]] = {
     "limits.graph_nodes": [*COUNTS, "0", "10001"],
     "limits.fan_out": [*COUNTS, "0", "10001"],
     "limits.request_bytes": [*COUNTS, "1023", "268435457"],
+    "keeper.idle_seconds": ["nan", "inf", "0.09", "3601", '"soon"', "true"],
+    "keeper.interval_seconds": ["nan", "inf", "0.9", "86401", '"soon"', "true"],
+    "keeper.log_rows": [*COUNTS, "0", "2147483649"],
+    "keeper.audit_rows": [*COUNTS, "0", "2147483649"],
 }
 
 

@@ -1,0 +1,96 @@
+"""Upkeep, in one background thread: the file stays small, quick, and whole in one piece.
+
+The server starts it; of several processes on one file only one does it at a time. Each step is
+short, can be stopped, and tells in `memory_stats` when it was last done.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+import timestamps
+from config import Config
+from errors import MneloError
+from store import SqliteStore
+
+log = logging.getLogger("mnelo.keeper")
+
+TICK_SECONDS = 0.5
+
+
+class Keeper:
+    """Brings the log of changes into the file when nobody writes, and trims and tunes the rest."""
+
+    def __init__(self, store: SqliteStore, config: Config) -> None:
+        self._store = store
+        self._idle = config.keeper_idle_seconds
+        self._steps: dict[str, Callable[[], object]] = {
+            "trim": lambda: store.trim_logs(config.keeper_log_rows, config.keeper_audit_rows),
+            "optimize": store.optimize,
+        }
+        self._interval = config.keeper_interval_seconds
+        self._lock = FileLock(_beside(store.path), thread_local=False)
+        self._stop = threading.Event()
+        self._done: dict[str, str] = {}
+        self._quiet = (0, time.monotonic())
+        self._next = time.monotonic() + self._interval
+        self._thread = threading.Thread(target=self._run, name="mnelo-keeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the step at hand; the file is left whole, if nobody else is using it."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+        self._do("checkpoint", self._store.checkpoint)
+        self._lock.release()
+
+    def report(self) -> dict[str, object]:
+        """Whether this process keeps the file, and when each step was last done."""
+        return {"keeping": self._lock.is_locked, **self._done}
+
+    def _run(self) -> None:
+        while not self._stop.wait(TICK_SECONDS):
+            if self._has_the_job():
+                self._tick(time.monotonic())
+
+    def _has_the_job(self) -> bool:
+        """Whether no other process keeps this file; who ends, or is killed, leaves the job free."""
+        if not self._lock.is_locked:
+            try:
+                self._lock.acquire(timeout=0)
+            except (Timeout, OSError):
+                return False
+        return True
+
+    def _tick(self, now: float) -> None:
+        if self._is_idle(now):
+            self._do("checkpoint", self._store.checkpoint)
+        if now >= self._next:
+            self._next = now + self._interval
+            for name, step in self._steps.items():
+                if not self._stop.is_set():
+                    self._do(name, step)
+
+    def _is_idle(self, now: float) -> bool:
+        """Whether there is something to bring into the file and nobody has written for a while."""
+        size = self._store.sizes()["wal_bytes"]
+        if size != self._quiet[0]:
+            self._quiet = (size, now)
+        return size > 0 and now - self._quiet[1] >= self._idle
+
+    def _do(self, name: str, step: Callable[[], object]) -> None:
+        try:
+            step()
+            self._done[name] = timestamps.now()
+        except (MneloError, OSError) as error:
+            log.warning("%s: %s", name, error)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".keeper")
