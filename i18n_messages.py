@@ -236,6 +236,16 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "store and find one memory in a throwaway file with these settings, then leave",
         "zh": "用当前设置在临时文件中存入并找回一条记忆，然后退出",
     },
+    "cli.print_config": {
+        "en": "print what to paste into a client's settings, then leave; one of {clients}",
+        "zh": "打印要粘贴到客户端设置中的内容，然后退出；可选：{clients}",
+    },
+    "clients.command": {"en": "{client}, in a terminal:", "zh": "{client}，在终端中执行："},
+    "clients.file": {"en": "{client}, in `{file}`:", "zh": "{client}，写入 `{file}`："},
+    "clients.token": {
+        "en": "A client that is given {variable} by name needs that variable where it starts.",
+        "zh": "设置中写有 {variable} 名称的客户端，启动时需要有该环境变量。",
+    },
     "auth.unreadable": {
         "en": "The token file {file} cannot be read: {reason}.",
         "zh": "无法读取令牌文件 {file}：{reason}。",

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import client_configs
 from address import HostRefused, PortTaken
 from config import VERSION, Config
 from errors import AuthError, ConfigError, MneloError, StoreError
@@ -43,6 +44,8 @@ def _run(given: argparse.Namespace) -> int:
     config = Config.load(
         database_path=given.db, server_host=given.host, server_port=given.port or None
     )
+    if given.print_config:
+        return client_configs.run(given, config)
     if given.check:
         from server import check as run
     elif given.transport == "stdio":
@@ -61,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--port", type=int, help=message("cli.port"))
     add("--db", metavar="FILE", help=message("cli.db"))
     add("--auth-token-file", metavar="FILE", type=Path, help=message("cli.auth_token_file"))
+    clients = (*client_configs.CLIENTS, "all")
+    which = message("cli.print_config", clients=", ".join(clients))
+    add("--print-config", choices=clients, metavar="CLIENT", help=which)
     add("--check", action="store_true", help=message("cli.check"))
     add("--version", action="version", version=f"mnelo {VERSION}")
     return parser
