@@ -913,6 +913,17 @@ class SqliteStore:
 
     # -- upkeep --
 
+    def check(self) -> dict[str, int]:
+        """How many rows break what the file promises, by fault; all 0 in a sound one."""
+        with self._transaction() as db:
+            faults = {name: len(_all(db, sql)) for name, sql in CHECKS.items()}
+            if _has_vectors(db):
+                faults |= {name: len(_all(db, sql)) for name, sql in VECTOR_CHECKS.items()}
+            faults |= {f"index of {table}": _broken_index(db, table) for table in TEXT_INDEXES}
+            faults["pages"] = sum(row[0] != "ok" for row in _all(db, "PRAGMA integrity_check"))
+            faults["references"] = len(_all(db, "PRAGMA foreign_key_check"))
+            return faults
+
     def checkpoint(self) -> bool:
         """Bring the write-ahead log into the file and empty it; False while somebody uses it.
 
@@ -1559,25 +1570,23 @@ def _model(db: apsw.Connection) -> Model | None:
     return Model(rows["embedding_model"], dim, unrelated)
 
 
+_UNMARKED = "SELECT seq FROM chunks c WHERE c.valid_until IS NULL AND c.pending = 0"
+
+VECTOR_CHECKS = {
+    "orphans": "SELECT rowid FROM vectors EXCEPT SELECT seq FROM windows",
+    "windows": "SELECT seq FROM windows EXCEPT SELECT rowid FROM vectors",
+    "marks": """
+        SELECT v.rowid FROM vectors v JOIN windows w ON w.seq = v.rowid
+        JOIN chunks c ON c.seq = w.chunk_seq WHERE v.live <> (c.valid_until IS NULL)
+    """,
+    "unmarked": _UNMARKED
+    + " AND seq NOT IN (SELECT chunk_seq FROM windows WHERE seq IN (SELECT rowid FROM vectors))",
+}
+"""For each fault that vectors can have, the statement that finds its rows."""
+
+
 def _broken(db: apsw.Connection) -> dict[str, str]:
-    """For each fault that vectors can have, the statement that finds its rows."""
-    without = "SELECT seq FROM chunks c WHERE c.valid_until IS NULL AND c.pending = 0"
-    if not _has_vectors(db):
-        return {"unmarked": without}
-    return {
-        "orphans": "SELECT rowid FROM vectors EXCEPT SELECT seq FROM windows",
-        "windows": "SELECT seq FROM windows EXCEPT SELECT rowid FROM vectors",
-        "marks": """
-            SELECT v.rowid FROM vectors v JOIN windows w ON w.seq = v.rowid
-            JOIN chunks c ON c.seq = w.chunk_seq WHERE v.live <> (c.valid_until IS NULL)
-        """,
-        "unmarked": without
-        + """
-            AND seq NOT IN (
-                SELECT chunk_seq FROM windows WHERE seq IN (SELECT rowid FROM vectors)
-            )
-        """,
-    }
+    return VECTOR_CHECKS if _has_vectors(db) else {"unmarked": _UNMARKED}
 
 
 _TRIM = """
@@ -1593,6 +1602,54 @@ MEND = {
     "marks": "UPDATE vectors SET live = 1 - live WHERE rowid = ?",
     "unmarked": "UPDATE chunks SET pending = 1 WHERE seq = ?",
 }
+
+# --- Checking --------------------------------------------------------------------------
+
+TEXT_INDEXES = ("words", "trigrams", "closed_words", "closed_trigrams")
+
+_UNINDEXED = """
+    SELECT seq FROM chunks WHERE valid_until IS {0} NULL EXCEPT SELECT rowid FROM {1}
+"""
+_MISPLACED = """
+    SELECT rowid FROM {1} EXCEPT SELECT seq FROM chunks WHERE valid_until IS {0} NULL
+"""
+_EACH_INDEX = (("", "words"), ("", "trigrams"), ("NOT", "closed_words"), ("NOT", "closed_trigrams"))
+
+CHECKS = {
+    **{f"not in {table}": _UNINDEXED.format(state, table) for state, table in _EACH_INDEX},
+    **{f"wrongly in {table}": _MISPLACED.format(state, table) for state, table in _EACH_INDEX},
+    "two next versions": """
+        SELECT superseded_by FROM chunks WHERE superseded_by IS NOT NULL
+        GROUP BY superseded_by HAVING count(*) > 1
+    """,
+    "lost next version": """
+        SELECT c.id FROM chunks c LEFT JOIN chunks n ON n.id = c.superseded_by
+        WHERE c.superseded_by IS NOT NULL AND (n.id IS NULL OR c.valid_until IS NULL)
+    """,
+    "backward validity": """
+        SELECT id FROM chunks WHERE valid_until < valid_from
+        UNION ALL SELECT id FROM entities WHERE valid_until < valid_from
+        UNION ALL SELECT id FROM relations WHERE valid_until < valid_from
+    """,
+    "mentions of nobody": """
+        SELECT entity_id FROM mentions EXCEPT SELECT id FROM entities
+    """,
+    "names of nobody": "SELECT entity_id FROM aliases EXCEPT SELECT id FROM entities",
+    "windows without vectors table": """
+        SELECT seq FROM windows
+        WHERE NOT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'vectors')
+    """,
+}
+
+
+def _broken_index(db: apsw.Connection, table: str) -> int:
+    """FTS5's own check of one of its tables: 1 where it fails."""
+    try:
+        db.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
+    except apsw.Error:
+        return 1
+    return 0
+
 
 # --- Counting --------------------------------------------------------------------------
 

@@ -322,3 +322,25 @@ def test_the_settings_reach_the_store(tmp_path: Path) -> None:
     config = Config.load({}, embedder_model="none", database_busy_seconds=1.5)
     with Memory(tmp_path / "m.db", config=config) as memory:
         assert memory._store._busy_ms == 1500
+
+
+def test_a_sound_file_has_no_fault_and_each_kind_of_damage_is_counted(open_memory: Open) -> None:
+    memory = open_memory(model=HashEmbedder())
+    ids = [memory.remember(f"note {n}", entities=["team"])["chunk_id"] for n in range(6)]
+    memory.update(ids[0], new_content="changed")
+    memory.forget(ids[1])
+    sound = memory._store.check()
+    assert len(sound) > 15
+    assert sum(sound.values()) == 0
+    db = memory._store._db
+    damage = {
+        "not in words": "DELETE FROM words WHERE rowid = 3",
+        "wrongly in closed_trigrams": "INSERT INTO closed_trigrams (rowid, text) VALUES (4, 'x')",
+        "marks": "UPDATE vectors SET live = 1 - live WHERE rowid = 5",
+        "mentions of nobody": "INSERT INTO mentions VALUES ('ghost', 3, 'found')",
+        "backward validity": "UPDATE entities SET valid_until = '1999' WHERE id = 'team'",
+        "lost next version": "UPDATE chunks SET superseded_by = 'gone' WHERE seq = 6",
+    }
+    for fault, statement in damage.items():
+        db.execute(statement)
+        assert memory._store.check()[fault] == 1, fault
