@@ -14,6 +14,7 @@ import re
 import signal
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from mcp.types import (
     RequestId,
 )
 from mcp.types.version import LATEST_HANDSHAKE_VERSION
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -54,8 +55,10 @@ Sink = ObjectSendStream[SessionMessage]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 MOST_CONNECTIONS = 256
-MOST_IN_FLIGHT = 64
+MOST_IN_FLIGHT = 256
 """Requests of one SSE session that may wait for their replies."""
+MOST_WAITING = MOST_CONNECTIONS * 3 // 4
+"""Messages of one SSE session that may wait to be taken: each holds a connection."""
 TOO_MANY = -32010
 """The error code of a request beyond them; the SDK has a meaning of its own for -32000."""
 READ_SECONDS = 30.0
@@ -189,6 +192,42 @@ def _cancel(scopes: set[anyio.CancelScope]) -> None:
         scope.cancel()
 
 
+# --- Bodies ----------------------------------------------------------------------------
+
+# An escape of JSON that is understood as it is, or (group 1) half a pair without its other half.
+_ESCAPE = re.compile(
+    rb"\\(?:[^u]|ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|(ud[89a-f][0-9a-f]{2}))", re.I | re.S
+)
+
+
+def _mend(body: bytes) -> bytes:
+    r"""The same JSON, as long as before, with U+FFFD for halves of characters.
+
+    Clients that cut a text in the middle of an emoji send them, and no parser takes them.
+
+    >>> _mend(rb'"\ud83d! \ud83d\ude00 \\ud83d"') == rb'"\ufffd! \ud83d\ude00 \\ud83d"'
+    True
+    """
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
+
+
+def _mended(app: ASGIApp, most_bytes: int) -> ASGIApp:
+    """The app, given bodies in one piece and mended; one that is too long it may refuse itself."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def whole() -> Message:
+            part = await receive()
+            body = part.get("body", b"")
+            while part.get("more_body") and len(body) <= most_bytes:
+                part = await receive()
+                body += part.get("body", b"")
+            return {**part, "body": _mend(body)} if part["type"] == "http.request" else part
+
+        await app(scope, whole, send)
+
+    return answer
+
+
 # --- SSE -------------------------------------------------------------------------------
 
 
@@ -200,7 +239,7 @@ class SseSession:
         self._hang_up = hang_up
         self._greeted = False
         self._greeting_id = f"mnelo-{uuid4().hex}"
-        self._in_flight: set[RequestId] = set()
+        self._in_flight: Counter[RequestId] = Counter()
 
     async def run(self, incoming: Source, outgoing: Sink) -> None:
         """Serve the session until the client goes."""
@@ -239,7 +278,7 @@ class SseSession:
         reply = item.message
         if not isinstance(reply, JSONRPCResponse | JSONRPCError) or reply.id is None:
             return False
-        self._in_flight.discard(reply.id)
+        self._settle(reply.id)
         return reply.id == self._greeting_id
 
     async def _deliver(self, outgoing: Sink, item: SessionMessage, seconds: float) -> None:
@@ -270,13 +309,19 @@ class SseSession:
             cancelled = (content.params or {}).get("requestId")
             if isinstance(cancelled, str | int):
                 # A cancelled request is never answered.
-                self._in_flight.discard(cancelled)
+                self._settle(cancelled)
         if not isinstance(content, JSONRPCRequest):
             return True
-        if len(self._in_flight) >= MOST_IN_FLIGHT:
+        if self._in_flight.total() >= MOST_IN_FLIGHT:
             return False
-        self._in_flight.add(content.id)
+        self._in_flight[content.id] += 1
         return True
+
+    def _settle(self, request_id: RequestId) -> None:
+        # Counted, not only noted: a client may send the same id again and again.
+        self._in_flight[request_id] -= 1
+        if self._in_flight[request_id] <= 0:
+            del self._in_flight[request_id]
 
 
 def _is_modern(request: JSONRPCRequest) -> bool:
@@ -312,6 +357,7 @@ class SseRoutes:
     def __init__(self, server: Server[Any], most_bytes: int) -> None:
         self._server = server
         self._sse = SseServerTransport("/messages/", max_request_body_size=most_bytes)
+        self._waiting: Counter[str] = Counter()
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
         with anyio.CancelScope() as whole:
@@ -319,6 +365,20 @@ class SseRoutes:
                 await SseSession(self._server, whole.cancel).run(incoming, outgoing)
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session = QueryParams(scope["query_string"]).get("session_id", "")
+        if self._waiting[session] >= MOST_WAITING:
+            # A client that asks without reading must not take the connections of the others.
+            await _error(429, "too many messages of this session wait")(scope, receive, send)
+            return
+        self._waiting[session] += 1
+        try:
+            await self._pass_on(scope, receive, send)
+        finally:
+            self._waiting[session] -= 1
+            if not self._waiting[session]:
+                del self._waiting[session]
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Raised after the 202, where the session ended meanwhile: there is nobody to tell.
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._sse.handle_post_message(scope, receive, send)
@@ -349,7 +409,7 @@ class App:
         self._http = StreamableHTTPSessionManager(
             server, stateless=True, max_request_body_size=most_bytes
         )
-        post = self._http.handle_request
+        post = _mended(self._http.handle_request, most_bytes)
         self._routes: dict[str, dict[str, ASGIApp]] = {
             "/mcp": {"POST": post},
             "/health": {"GET": self._answer_health, "HEAD": self._answer_health},
@@ -359,7 +419,7 @@ class App:
             routes = SseRoutes(server, most_bytes)
             # Clients that speak the newer transport try it at the URL they were given.
             self._routes["/sse"] = {"GET": routes.open, "POST": post}
-            self._routes["/messages"] = {"POST": routes.post}
+            self._routes["/messages"] = {"POST": _mended(routes.post, most_bytes)}
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Must be entered while requests are answered."""
