@@ -202,6 +202,7 @@ def properties(default: Any) -> Takes:
             ({1: 2}, {"1": 2}),
             ({"a": "\ud800"}, {"a": "\ufffd"}),
             (deep(100), deep(100)),
+            ({"a": "x" * 16375}, {"a": "x" * 16375}),
         ],
         bad=[
             *refuse("must be an object, not ", [], "[]", "text", 5, True, [[1]]),
@@ -550,7 +551,7 @@ def test_many_memories_are_read_as_the_arguments_of_the_tool(tools: Contract) ->
 
 def test_a_relations_id_is_a_whole_number(tools: Contract) -> None:
     assert tools.relation_id("17") == 17
-    for wrong in ("0", "-1", "1.5", "chunk_1", "9" * 30):
+    for wrong in ("0", "-1", "1.5", "chunk_1", str(1 << 63), "9" * 30):
         with pytest.raises(InvalidInput, match=r"^target_id must be a whole number from 1 to "):
             tools.relation_id(wrong)
 

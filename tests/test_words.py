@@ -248,6 +248,8 @@ def test_a_name_is_read_out_of_a_text(name: str, text: str) -> None:
         ("xQLS", "qls"),
         ("qls2", "qls"),
         ("aqls qlsb", "qls"),
+        ("an aqls", "qls"),
+        ("qls2 x", "qls"),
         ("the bluebird heron", "blue heron"),
         ("", "qls"),
         ("anything", ""),
@@ -296,6 +298,21 @@ def test_a_name_of_up_to_six_words_is_found_wherever_it_stands(
     key = " ".join(fold(name).split())
     assert has_name(text, key)
     assert is_common(key) or key in name_keys(text)
+
+
+def test_only_names_of_a_bounded_length_are_read_out_of_a_text() -> None:
+    """A text has too many stretches to look all of them up."""
+    text = "so one two three four five six seven eight and so on"
+    assert "two three four five six seven" in name_keys(text)
+    assert "two three four five six seven eight" not in name_keys(text)
+    han = "一二三四五六七八九十甲乙丙丁"
+    assert han[1:13] in name_keys(han + "x")
+    assert han[:13] not in name_keys(han + "x")
+    assert "alpha -- beta" not in name_keys("alpha -- beta or")
+    assert "alpha & beta" in name_keys("alpha & beta or")
+    whole = "word " * 51
+    assert whole + "x" in name_keys(whole + "x")
+    assert whole + "xy" not in name_keys(whole + "xy")
 
 
 @settings(deadline=None)
