@@ -339,6 +339,58 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "mnelo does not work: a memory was stored and not found again.",
         "zh": "mnelo 不正常：已存入一条记忆，却没有找到。",
     },
+    # --- resources and prompts ---
+    "resource.stats": {
+        "en": "How much is stored, and which ways to search work.",
+        "zh": "存储了多少内容，哪些检索通道可用。",
+    },
+    "resource.chunk": {
+        "en": "A memory by its id: text, source, tags, validity, its other versions.",
+        "zh": "按 id 查看一条记忆：正文、来源、标签、有效期及其他版本。",
+    },
+    "resource.entity": {
+        "en": "An entity by its id or name: kind, summary, aliases, relations.",
+        "zh": "按 id 或名称查看一个实体：种类、摘要、别名与关系。",
+    },
+    "resource.unknown": {"en": "There is no resource {uri}.", "zh": "没有名为 {uri} 的资源。"},
+    "prompt.unknown": {"en": "There is no prompt {name}.", "zh": "没有名为 {name} 的提示。"},
+    "prompt.recall_first_title": {"en": "Recall first", "zh": "先回忆"},
+    "prompt.recall_first_about": {
+        "en": "Have the memory asked about a topic before anything is answered.",
+        "zh": "在回答之前，先就某个主题查询记忆。",
+    },
+    "prompt.topic_argument": {
+        "en": "what the answer will be about",
+        "zh": "回答所涉及的主题",
+    },
+    "prompt.recall_first": {
+        "en": "Before you answer anything about {topic}, call memory_recall: in the words that the "
+        "memory would use, and once more in other words if little comes back. Follow people and "
+        "projects that turn up with memory_graph_query. Then answer from what was found, with its "
+        "dates, and say plainly what the memory does not know.",
+        "zh": "在回答任何关于 {topic} 的内容之前，先调用 memory_recall：用记忆中可能使用的措辞"
+        "查询，若结果很少，再换一种说法查一次。对出现的人物和项目，用 memory_graph_query 继续查看。"
+        "然后根据查到的内容作答，注明日期，并明确说出记忆中没有的部分。",
+    },
+    "prompt.remember_session_title": {"en": "Remember this session", "zh": "记住本次会话"},
+    "prompt.remember_session_about": {
+        "en": "Have what matters of this conversation stored.",
+        "zh": "把本次对话中重要的内容存入记忆。",
+    },
+    "prompt.remember_session": {
+        "en": "Go through this conversation for what will still matter next month: decisions and "
+        "their reasons, facts about people, projects and preferences, and what has changed. Leave "
+        "out secrets, passing details, and what the project's own files say. For each, call "
+        "memory_recall first. Where an older version is stored, call memory_update with its "
+        "chunk_id; else call memory_remember with one self-contained fact, names and dates "
+        "written out, and with its entities, tags and session_id. Then list in one line each what "
+        "was stored.",
+        "zh": "通读本次对话，找出一个月后仍然重要的内容：决定及其理由，关于人物、项目和偏好的事实，"
+        "以及发生的变化。不要包括机密、一时的细节，或项目文件中已写明的内容。对每一条，先调用 "
+        "memory_recall；若已存有旧版本，用其 chunk_id 调用 memory_update；否则调用 "
+        "memory_remember，每次一条自足的事实，写明名称和日期，并附上实体、标签和 session_id。"
+        "最后逐条用一行列出所存内容。",
+    },
     # --- scripts ---
     "init.made": {"en": "Made {path}.", "zh": "已创建 {path}。"},
     "init.found": {"en": "Found {path}; it is up to date.", "zh": "已找到 {path}，结构为最新。"},

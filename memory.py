@@ -373,6 +373,24 @@ class Memory:
             "schema": SCHEMA_VERSION,
         }
 
+    def show_chunk(self, chunk_id: str) -> dict[str, Any]:
+        """A memory with all that is known of it, also a closed one, by its own id."""
+        with self._store.view() as view:
+            return view.show_chunk(chunk_id.strip())
+
+    def show_entity(self, entity_id: str) -> dict[str, Any]:
+        """A live entity with all that is known of it and its heaviest relations."""
+        around = self.graph_query(entity_id, max_hops=1)
+        found = around["nodes"][0]["id"]
+        with self._store.view() as view:
+            shown = view.show_entity(found)
+        if shown is None:
+            raise NotFound("missing.entity", id=entity_id, near="-")
+        relations = [
+            edge for edge in around["edges"] if found in (edge["source_id"], edge["target_id"])
+        ]
+        return {**shown, "relations": relations}
+
     # -- entities --
 
     def find_duplicates(

@@ -262,6 +262,37 @@ CHUNK_VERSION = """
     FROM chunks WHERE id = ?
 """
 
+# Versions are listed from the nearest to the farthest.
+SHOWN_CHUNK = """
+    WITH RECURSIVE
+        shown AS (SELECT * FROM chunks WHERE id = ?),
+        older (id, step) AS (
+            SELECT c.id, 1 FROM chunks c JOIN shown ON c.superseded_by = shown.id
+            UNION ALL
+            SELECT c.id, step + 1 FROM older JOIN chunks c ON c.superseded_by = older.id
+        ),
+        newer (id, step) AS (
+            SELECT superseded_by, 1 FROM shown WHERE superseded_by IS NOT NULL
+            UNION ALL
+            SELECT c.superseded_by, step + 1 FROM newer JOIN chunks c ON c.id = newer.id
+            WHERE c.superseded_by IS NOT NULL
+        )
+    SELECT id AS chunk_id, content, source, session_id, timestamp, importance,
+        (SELECT json_group_array(tag) FROM tags WHERE chunk_seq = seq) AS tags,
+        metadata_json AS properties, created_at, valid_from, valid_until,
+        (SELECT json_group_array(id ORDER BY step) FROM older) AS older_versions,
+        (SELECT json_group_array(id ORDER BY step) FROM newer) AS newer_versions
+    FROM shown
+"""
+
+SHOWN_ENTITY = """
+    SELECT id AS entity_id, kind, name, summary, importance,
+        (SELECT json_group_array(alias ORDER BY key) FROM aliases
+            WHERE entity_id = e.id AND role = 'alias') AS aliases,
+        properties_json AS properties, created_at, updated_at, valid_from
+    FROM entities e WHERE id = ? AND valid_until IS NULL
+"""
+
 CLOSE_CHUNK = """
     UPDATE chunks SET valid_until = max(:at, valid_from), superseded_by = :next
     WHERE seq = :seq RETURNING valid_until
@@ -496,6 +527,18 @@ class View:
         """The id of the entity with this id, or with this name, alias or code and no other."""
         return _entity_id(self._db, reference, asof)
 
+    def show_chunk(self, chunk_id: str) -> dict[str, Any]:
+        """All that is known of a memory, live or closed, and the ids of its other versions."""
+        shown = _table(self._db, SHOWN_CHUNK, chunk_id)
+        if shown is None:
+            raise NotFound("missing.chunk", id=chunk_id)
+        return _read_json(shown, "tags", "properties", "older_versions", "newer_versions")
+
+    def show_entity(self, entity_id: str) -> dict[str, Any] | None:
+        """All that is known of a live entity, but for its relations."""
+        shown = _table(self._db, SHOWN_ENTITY, entity_id)
+        return shown and _read_json(shown, "aliases", "properties")
+
     def latest_version(self, chunk_id: str) -> str:
         """The id of the last version of the memory that this id belongs to; NotFound if none."""
         return str(_version(self._db, chunk_id)["id"])
@@ -584,6 +627,11 @@ def _table(db: apsw.Connection, sql: str, key: str | int) -> dict[str, Any] | No
     for row in cursor:
         return dict(zip((column[0] for column in cursor.get_description()), row, strict=True))
     return None
+
+
+def _read_json(row: dict[str, Any], *columns: str) -> dict[str, Any]:
+    """The row, with what is JSON in it read."""
+    return row | {column: json.loads(row[column]) for column in columns}
 
 
 def _version(db: apsw.Connection, chunk_id: str) -> dict[str, Any]:

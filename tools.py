@@ -22,8 +22,6 @@ from mcp.types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
-    ListPromptsResult,
-    ListResourcesResult,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -31,6 +29,7 @@ from mcp.types import (
     ToolAnnotations,
 )
 
+import resources
 from config import VERSION, Config
 from errors import MneloError
 from memory import CLIENT, Memory
@@ -182,6 +181,7 @@ def build_server(
     methods = {shown.name: getattr(memory, shown.method) for shown in TOOLS}
     listing = ListToolsResult(tools=[shown.listed(accepts[shown.name]) for shown in TOOLS])
     workers = anyio.CapacityLimiter(WORKERS)
+    extras = resources.Extras(memory, workers)
 
     async def list_tools(
         ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
@@ -206,25 +206,17 @@ def build_server(
             return _failure(message("server.failed", tool=params.name))
         return _success(result)
 
-    # Clients ask for resources and prompts too; an empty list spares their users an error.
-    async def list_resources(
-        ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
-    ) -> ListResourcesResult:
-        return ListResourcesResult(resources=[])
-
-    async def list_prompts(
-        ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
-    ) -> ListPromptsResult:
-        return ListPromptsResult(prompts=[])
-
     return Server(
         "mnelo",
         version=VERSION,
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_prompts=list_prompts,
+        on_list_resources=extras.list_resources,
+        on_list_resource_templates=extras.list_templates,
+        on_read_resource=extras.read_resource,
+        on_list_prompts=extras.list_prompts,
+        on_get_prompt=extras.get_prompt,
         get_tool_input_schema=accepts.get,
     )
 

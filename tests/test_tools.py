@@ -147,11 +147,6 @@ async def instructions_of(client: Client) -> str:
     return str(client.instructions)
 
 
-def test_resources_and_prompts_are_empty_lists_and_no_error(config: Config) -> None:
-    assert talk(StandIn(), config, lambda client: client.list_resources()).resources == []
-    assert talk(StandIn(), config, lambda client: client.list_prompts()).prompts == []
-
-
 # --- A call ----------------------------------------------------------------------------
 
 
