@@ -1,5 +1,6 @@
 """What can be told of a database file before SQLite touches it."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,14 +8,17 @@ from errors import StoreError
 from mnelo_locale import message
 
 
-def refuse_unusable(path: Path) -> None:
-    """Refuse by name what is no database of ours, before SQLite touches it; make the folder."""
+def examine(path: Path) -> bool:
+    """Whether a database file may be written; a new one is made, what is not ours refused by name.
+
+    Raises StoreError for a folder, a file that cannot be read, one of another program, and one
+    that is cut short.
+    """
     try:
         if path.is_dir():
             raise StoreError("store.folder", path=path)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Made here, so that nobody else may read what an agent remembers.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        writable = _may_write(path)
         with path.open("rb") as file:
             header = file.read(100)
     except OSError as error:
@@ -23,6 +27,32 @@ def refuse_unusable(path: Path) -> None:
         raise StoreError("store.foreign", path=path)
     if header and _cut_short(path, header):
         raise StoreError("store.damaged", path=path, error=message("store.cut"))
+    return writable
+
+
+def _may_write(path: Path) -> bool:
+    """Open the file for writing, and make it if it is not there, for its owner's eyes alone."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except PermissionError:
+        if not path.exists():
+            raise
+        return False
+    except OSError as error:
+        if error.errno != errno.EROFS or not path.exists():
+            raise
+        return False
+    # Beside a file that is written to, SQLite keeps its log.
+    return os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells this file from another one at the same path; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _cut_short(path: Path, header: bytes) -> bool:

@@ -88,6 +88,16 @@ MESSAGES: dict[str, dict[str, str]] = {
         " nothing was stored, try again.",
         "zh": "另一个程序正在写入 {path}，{seconds:g} 秒内未完成；未存储任何内容，请重试。",
     },
+    "store.read_only": {
+        "en": "{path} may only be read: the file or its folder is write-protected."
+        " Nothing was stored.",
+        "zh": "{path} 只能读取：文件或其文件夹受写保护。未存储任何内容。",
+    },
+    "store.replaced": {
+        "en": "{path} was deleted or replaced while mnelo had it open. Nothing was stored;"
+        " put it back or restart mnelo.",
+        "zh": "{path} 在 mnelo 打开期间被删除或替换。未存储任何内容；请恢复该文件或重启 mnelo。",
+    },
     "store.full": {
         "en": "The disk of {path} is full; nothing was stored.",
         "zh": "{path} 所在磁盘已满；未存储任何内容。",

@@ -319,7 +319,8 @@ class Memory:
         shown = answers.fit(found, read["max_tokens"], read["query"])
         if len(shown) < len(found):
             notices.append(message("notice.budget", left=len(found) - len(shown)))
-        self._log.add(_log_entry(read, found, asked, time.perf_counter() - started))
+        if not self._store.read_only:
+            self._log.add(_log_entry(read, found, asked, time.perf_counter() - started))
         return {"hits": shown, "notice": " ".join(notices)} if notices else {"hits": shown}
 
     def graph_query(
@@ -435,7 +436,7 @@ class Memory:
 
     def keep(self) -> None:
         """Begin to keep the file in the background, until this memory is closed."""
-        if self._keeper is None:
+        if self._keeper is None and not self._store.read_only:
             self._keeper = Keeper(self._store, self.config)
             self._keeper.start()
 
@@ -589,7 +590,8 @@ class Memory:
         model = self._model(max(0.0, deadline - time.monotonic()))
         if model is None:
             return None
-        if self._pending_count() <= FILL_FIRST:  # more would not be done in time
+        # More than these would not be done in time.
+        if self._pending_count() <= FILL_FIRST and not self._store.read_only:
             self._fill(model, deadline, longest=INLINE_CHARACTERS)
         return self._models.query_vector(model, text)
 
@@ -626,6 +628,8 @@ class Memory:
     def _fill_all(self) -> None:
         """In the background: give memories their vectors whenever some wait."""
         model = None
+        if self._store.read_only:
+            return
         while model is None and not self._closing.is_set() and not self._off():
             model = self._models.wait(0.5)
         while model is not None and not self._closing.is_set():

@@ -29,7 +29,7 @@ import words
 from config import ROOT
 from entity_resolve import differ_by_number
 from errors import InvalidInput, NotFound, StoreBusy, StoreError
-from file_check import refuse_unusable
+from file_check import examine, identity
 from rows import (
     Change,
     ChunkRow,
@@ -739,12 +739,14 @@ class SqliteStore:
         self._all.clear()
 
     def _open(self) -> apsw.Connection:
-        refuse_unusable(self.path)
+        self.read_only = not examine(self.path)
+        self._identity = identity(self.path)
         db = self._connect()
         try:
             self._recognise(db)
-            self._patiently(lambda: db.pragma("journal_mode", "wal"))
-            self._patiently(lambda: migrate(db))
+            if not self.read_only:
+                self._patiently(lambda: db.pragma("journal_mode", "wal"))
+                self._patiently(lambda: migrate(db))
             if self.path.stat().st_size < CHECK_WHOLE_BELOW:
                 _refuse_damaged(db, self.path)
         except BaseException:
@@ -758,9 +760,14 @@ class SqliteStore:
             raise StoreError("store.foreign", path=self.path)
         if version > SCHEMA_VERSION:
             raise StoreError("store.newer", path=self.path, version=version, known=SCHEMA_VERSION)
+        if self.read_only and version < SCHEMA_VERSION:
+            raise StoreError("store.read_only", path=self.path)
 
     def _connect(self, *, reader: bool = False) -> apsw.Connection:
-        db = apsw.Connection(str(self.path))
+        if self.read_only:
+            db = self._read_only_connection()
+        else:  # never made here: a file that was deleted must not come back empty
+            db = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READWRITE)
         self._all.append(db)
         db.set_busy_timeout(self._busy_ms)
         db.enable_load_extension(True)
@@ -773,6 +780,13 @@ class SqliteStore:
         db.pragma("synchronous", self._synchronous)
         db.pragma("query_only", reader)
         return db
+
+    def _read_only_connection(self) -> apsw.Connection:
+        """A connection that leaves no trace, to a file or in a folder that may not be written."""
+        name = self.path.as_uri() + "?mode=ro"
+        if not self.sizes()["wal_bytes"]:
+            name += "&immutable=1"  # all is in the file, and no log can be made beside it
+        return apsw.Connection(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
     def _patiently(self, step: Any) -> None:
         """Run a step of opening again while another process holds the file.
@@ -819,6 +833,7 @@ class SqliteStore:
     def _transaction(self) -> Iterator[apsw.Connection]:
         """Hold the write lock: commit on success, roll back on any exception."""
         with self._write_lock, self._explained():  # threads queue here, processes on SQLite's lock
+            self._refuse_to_lose()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -827,6 +842,13 @@ class SqliteStore:
                 if self._db.in_transaction:  # some errors have already rolled back
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _refuse_to_lose(self) -> None:
+        """Refuse to write where it could not be kept: to a file that may not be, or is gone."""
+        if self.read_only:
+            raise StoreError("store.read_only", path=self.path)
+        if identity(self.path) != self._identity:
+            raise StoreError("store.replaced", path=self.path)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
