@@ -36,6 +36,7 @@ def run(given: Namespace, config: Config) -> int:
     _log_to_stderr(debug=config.debug)
     _leave_on_signals()
     with listener, Memory(config=config) as memory:
+        memory.keep()
         metrics = Metrics(memory.stats)
         app = App(
             build_server(memory, config, metrics.count),
