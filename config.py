@@ -217,7 +217,9 @@ class Config:
             if overrides.get(name) is not None:
                 values[name] = _checked(setting, overrides[name], setting.key)
             elif found := _find(setting, env, table, file):
-                values[name] = _checked(setting, *found)
+                value = _checked(setting, *found)
+                # A server and its clients start in different folders; the home is one.
+                values[name] = home / value if isinstance(value, Path) else value
         return cls(home=home, **values)
 
 

@@ -122,6 +122,7 @@ class HubModel:
     _BATCH = 16
 
     def __init__(self, name: str, cache: Path, *, threads: int = 1, download: bool = False) -> None:
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # nothing is told to anybody
         from fastembed import TextEmbedding
         from loguru import logger
 

@@ -667,7 +667,7 @@ def _entity_id(db: apsw.Connection, reference: str, asof: str | None = None) -> 
     found = _one(db, sql, scope | {"key": words.identity(reference)})
     if found is not None:
         return str(found)
-    keys = words.lookup_keys({words.fold(reference), *words.codes(words.fold(reference))})
+    keys = words.lookup_keys({words.name_key(reference), *words.codes(words.fold(reference))})
     ids = {row[0] for row in _all(db, NAMED, scope | {"keys": json.dumps(list(keys))})}
     return str(ids.pop()) if len(ids) == 1 else None
 
@@ -1335,7 +1335,7 @@ class _Writer:
     def _name(self, entity_id: str, name: str, aliases: Sequence[str], about: str) -> None:
         """Write every spelling that leads to an entity, and link the texts that have it."""
         spelled = [(entity_id, "id"), (name, "name"), *((alias, "alias") for alias in aliases)]
-        rows = [(words.fold(" ".join(text.split())), text, role) for text, role in spelled]
+        rows = [(words.name_key(text), text, role) for text, role in spelled]
         rows += [(key, text, "code") for text, _ in spelled for key in words.code_keys(text)]
         for key, text, role in rows:
             sql = "INSERT OR IGNORE INTO aliases VALUES (?, ?, ?, ?, ?)"

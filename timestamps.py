@@ -4,13 +4,14 @@ The form sorts as text in the order of time, so SQL compares stored times as the
 """
 
 import re
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import MAXYEAR, datetime, timedelta, timezone, tzinfo
 from typing import Literal
 from zoneinfo import ZoneInfo
 
 Bound = Literal["start", "last", "end"]
 """What a bare date means: its first instant, its last one, or the first one after it."""
 
+FOREVER = "9999-12-31T23:59:59.999Z"
 _FORM = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
     r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*(Z|[+-]\d\d(?::?[0-5]\d)?)?)?",
@@ -67,6 +68,8 @@ def parse(text: str, home: tzinfo, *, date_means: Bound = "start") -> str:
             moment = _next_midnight(moment) - (_TICK if date_means == "last" else timedelta(0))
         return stamp(moment)
     except OverflowError:
+        if hour is None and int(year) == MAXYEAR:  # what many write for "for ever"
+            return FOREVER
         raise ValueError(text) from None
 
 

@@ -72,6 +72,15 @@ def identity(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
+def name_key(name: str) -> str:
+    """The form in which a name is kept and looked up: folded, one space for many.
+
+    >>> name_key("Blue  HERON")
+    'blue heron'
+    """
+    return " ".join(fold(name).split())
+
+
 # --- Terms -----------------------------------------------------------------------------
 
 

@@ -363,3 +363,13 @@ def test_settings_do_not_change_once_read(home: Path) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         loaded.debug = True  # type: ignore[misc]
     assert load(home) == loaded
+
+
+def test_a_relative_path_lies_in_the_home_whatever_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "somewhere"
+    env = {"MNELO_HOME": str(home), "MNELO_MEMORY_DB_PATH": "mine/memory.db"}
+    assert Config.load(env).database_path == home / "mine" / "memory.db"
+    assert Config.load(env, database_path="here.db").database_path == Path("here.db")

@@ -79,7 +79,6 @@ def test_anything_else_is_refused(text: str) -> None:
         ("0001-01-01T00:00+00:01", "utc", "start"),
         ("9999-12-31T23:59:59", "America/New_York", "start"),
         ("9999-12-31T23:59-00:01", "utc", "start"),
-        ("9999-12-31", "utc", "end"),
     ],
 )
 def test_a_moment_outside_the_calendar_is_refused(text: str, name: str, means: Bound) -> None:
@@ -210,3 +209,9 @@ def test_a_day_ends_one_tick_before_the_next_begins(day: object, name: str) -> N
     assert datetime.fromisoformat(end[:-1]) - datetime.fromisoformat(last[:-1]) == timedelta(
         milliseconds=1
     )
+
+
+@pytest.mark.parametrize("name", ["utc", "America/New_York", "Asia/Shanghai"])
+def test_the_last_day_of_the_calendar_stands_for_ever(name: str) -> None:
+    ends = {parse("9999-12-31", zone(name), date_means=means) for means in ("last", "end")}
+    assert all(end.startswith("9999-12-31T") for end in ends)
