@@ -122,6 +122,7 @@ class Stream:
             assert part, f"no stream: {said}"
             said += part
         self.messages = found[1]
+        self.greeting = said
 
     def close(self) -> None:
         self._socket.close()
@@ -208,6 +209,12 @@ def test_a_client_that_floods_and_never_reads_takes_nothing_from_the_others(
             statuses.append(post(server, stream.messages, body)[0])
 
     assert set(statuses) in ({202, 429}, {202, 404}, {202, 404, 429})
+
+
+def test_sse_clients_are_told_to_come_back_soon_after_a_restart(server: Served) -> None:
+    """Left to themselves they wait 3 s, and a call in that time finds no session."""
+    with closing(Stream(server)) as stream:
+        assert re.search(r"retry: 500\r\nevent: endpoint\r\ndata: \S+\r\n", stream.greeting)
 
 
 def test_two_hundred_open_streams_hold_up_nobody(server: Served) -> None:

@@ -299,7 +299,7 @@ class RawSse:
 
     def _next(self, event: str) -> str:
         while (line := self._stream.readline().decode().strip()) != f"event: {event}":
-            assert line.startswith((":", "event", "data")) or not line
+            assert line.startswith((":", "event", "data", "retry")) or not line
         return self._stream.readline().decode().strip().removeprefix("data: ")
 
 
