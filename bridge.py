@@ -175,7 +175,7 @@ class Starter:
         command += ["--port", str(config.server_port), "--db", _absolute(config.database_path)]
         if self._token_file:
             command += ["--auth-token-file", _absolute(self._token_file)]
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.log.open("ab") as log:
             self._log_start = log.tell()
             return subprocess.Popen(  # noqa: S603 - our own server
@@ -204,7 +204,7 @@ def _detached() -> dict[str, Any]:
 
 def _try_lock(file: Path) -> BinaryIO | None:
     """The file, locked until it is closed; None where another program has the lock."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = file.open("ab")
     try:
         if sys.platform == "win32":

@@ -159,7 +159,10 @@ def test_clients_of_either_protocol_work_through_it(server: Served, mode: str) -
         parameters = StdioServerParameters(command=program, args=arguments, env=env)
         async with Client(parameters, mode=mode) as client:
             tools = (await client.list_tools()).tools
-            stored = await client.call_tool("memory_remember", {"content": f"via {mode}"})
+            given = {"content": f"via {mode}", "entities": ["北门"]}
+            stored = await client.call_tool("memory_remember", given)
+            # Its name goes into a header, which no Chinese fits in as it is.
+            assert (await client.read_resource("memory://entity/北门")).contents
             return client.protocol_version, tools, stored.structured_content
 
     version, tools, stored = asyncio.run(session())
@@ -458,6 +461,26 @@ def test_a_request_that_is_lost_twice_is_not_tried_again(tmp_path: Path) -> None
 
     assert posted == ["/mcp", "/mcp"]
     assert "ended twice before it answered" in reply["error"]["message"]
+
+
+def test_requests_after_the_handshake_name_its_version(tmp_path: Path) -> None:
+    named = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if handler.path == "/health":
+            tell(handler, 200, {"name": "mnelo", "database": str(tmp_path / "memory.db")})
+            return
+        named.append(handler.headers["MCP-Protocol-Version"])
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.end_headers()
+        told = {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-06-18"}}
+        handler.wfile.write(b"data: " + lines(told) + b"\r\n")
+
+    with pretending(answer) as port:
+        talk(port, tmp_path, HELLO, request("tools/list", 1), HELLO)
+
+    assert sorted(named, key=str) == ["2025-06-18", None, None]
 
 
 def test_a_server_that_is_ending_is_waited_for(tmp_path: Path) -> None:
