@@ -24,7 +24,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
-from serving import Served, serving
+from serving import ROOT, Served, serving
 
 PROMPT_SECONDS = 1.5
 """How long a recall may take beside clients that misbehave; alone it takes 10 ms."""
@@ -328,17 +328,14 @@ def versions(server: Served, first: str) -> list[str]:
     return line
 
 
-@TRANSPORTS
-def test_two_hundred_memories_in_a_row_are_all_accepted(server: Served, path: str) -> None:
+def test_two_hundred_memories_in_a_row_are_all_accepted(server: Served) -> None:
     """There is no rate limit: an agent that imports a diary must not be told to come back."""
 
     async def session() -> set[str]:
-        url = server.url + path
-        streams = sse_client(url) if path == "/sse" else streamable_http_client(url)
-        async with Client(streams) as client:
+        async with Client(sse_client(server.url + "/sse")) as client:
             stored = set()
             for number in range(200):
-                content = {"content": f"Page {number} of the diary {path}"}
+                content = {"content": f"Page {number} of the diary"}
                 answer = await client.call_tool("memory_remember", content)
                 assert not answer.is_error, answer
                 stored.add((answer.structured_content or {})["chunk_id"])
@@ -470,3 +467,17 @@ def test_the_list_of_tools_is_one_that_every_client_can_read(server: Served) -> 
     for tool in listing["tools"]:
         assert tool["inputSchema"]["type"] == "object"
         assert len(tool["description"]) > 20
+
+
+def test_the_fixtures_of_the_official_suite_stand_beside_the_tools(tmp_path: Path) -> None:
+    """docs/TESTING.md says how to run the suite against them."""
+    fixtures = str(ROOT / "tests" / "conformance_fixtures.py")
+    with serving(tmp_path, program=[fixtures]) as served:
+        names = [tool["name"] for tool in result(served, rpc("tools/list"))["tools"]]
+        ours = done(served, "memory_remember", content="stored beside the fixtures")
+        theirs = result(served, rpc("tools/call", name="test_simple_text", arguments={}))
+
+    assert len([name for name in names if name.startswith("memory_")]) == 7
+    assert len([name for name in names if name.startswith("test_")]) == 7
+    assert ours["status"] == "stored"
+    assert theirs["content"][0]["text"] == "This is a simple text response for testing."
