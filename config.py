@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import timestamps
-import words
 from errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -136,10 +135,6 @@ def _words(value: Any) -> tuple[str, ...]:
     return tuple(item.strip() for item in items if item.strip())
 
 
-def _folded(value: Any) -> tuple[str, ...]:
-    return tuple(words.fold(word) for word in _words(value))
-
-
 def _lanes(value: Any) -> tuple[str, ...]:
     lanes = _words(value)
     if not lanes or not set(lanes) <= set(LANES):
@@ -184,7 +179,7 @@ class Config:
     recall_lane_depth: int = _setting("recall.lane_depth", 20, *_whole(1, 1000))
     recall_stock_boost: float = _setting("recall.stock_boost", 0.05, *_number(0, 1))
     recall_placeholders: tuple[str, ...] = _setting(
-        "recall.placeholders", PLACEHOLDERS, _folded, "a list of words"
+        "recall.placeholders", PLACEHOLDERS, _words, "a list of words"
     )
     limits_content_bytes: int = _setting("limits.content_bytes", 65536, *_whole(1, 1 << 24))
     limits_query_bytes: int = _setting("limits.query_bytes", 4096, *_whole(1, 65536))
@@ -193,7 +188,6 @@ class Config:
     limits_graph_nodes: int = _setting("limits.graph_nodes", 1000, *_whole(1, 10000))
     limits_fan_out: int = _setting("limits.fan_out", 50, *_whole(1, 10000))
     limits_request_bytes: int = _setting("limits.request_bytes", 1 << 20, *_whole(1024, 1 << 28))
-
     keeper_idle_seconds: float = _setting("keeper.idle_seconds", 2.0, *_number(0.1, 3600))
     keeper_interval_seconds: float = _setting("keeper.interval_seconds", 60.0, *_number(1, 86400))
     keeper_log_rows: int = _setting("keeper.log_rows", 100_000, *_whole(1, 1 << 31))

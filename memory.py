@@ -119,6 +119,7 @@ class Memory:
         """`load_model` replaces the choice of a model: it is given the name in the file, if any."""
         self.config = config or Config.load()
         self._contract = validation.contract(self.config)
+        self._placeholders = {words.name_key(each) for each in self.config.recall_placeholders}
         self.path = Path(path or self.config.database_path).expanduser().absolute()
         self._store = SqliteStore(
             self.path,
@@ -312,7 +313,7 @@ class Memory:
             "max_tokens": max_tokens,
         }
         read = self._contract.read("memory_recall", given)
-        if words.fold(read["query"]).strip() in self.config.recall_placeholders:
+        if words.name_key(read["query"]) in self._placeholders:
             return {"hits": [], "notice": message("notice.placeholder")}
         started, asked = time.perf_counter(), timestamps.now()
         found, notices = self._find(read, asked)

@@ -72,6 +72,16 @@ def test_folding_adds_what_is_new_about_it(memory: Memory) -> None:
     assert contents(memory, "Pump 7", strategy="entity_only", filters={"tag": "urgent"})
 
 
+def test_an_entity_given_for_a_memory_that_named_it_already_outlives_an_update(
+    memory: Memory,
+) -> None:
+    """The link was there as one read in the text, and went when the name did."""
+    memory.remember("Anna moved to Riga")
+    chunk = memory.remember("Anna moved to Riga", entities=["Anna"])["chunk_id"]
+    memory.update(chunk, new_content="She moved in May")
+    assert "She moved in May" in contents(memory, "Anna", strategy="entity_only")
+
+
 def test_remember_many_stores_all_or_none(memory: Memory) -> None:
     items: list[dict[str, Any]] = [{"content": f"item {number}"} for number in range(20)]
     assert [each["status"] for each in memory.remember_many(items)] == ["stored"] * 20
@@ -280,8 +290,9 @@ def test_placeholder_queries_are_not_searched_for_and_the_list_can_be_changed(
     assert contents(memory, "茶") == ["demo on Friday at 茶 house"]
     assert memory.stats()["recall_24h"]["count"] == 2
     memory.close()
-    again = open_memory(recall_placeholders="wibble")
+    again = open_memory(recall_placeholders="Café wibble")
     assert contents(again, "demo") == ["demo on Friday at 茶 house"]
+    assert "placeholder" in again.recall(" CAFE  Wibble ")["notice"]
 
 
 def test_a_recall_is_logged_after_the_answer_with_the_best_five(memory: Memory) -> None:
