@@ -1153,10 +1153,13 @@ class _Writer:
             self._db.execute("INSERT OR IGNORE INTO tags VALUES (?, ?)", (seq, tag))
 
     def _mention(self, seq: int, entity_ids: Iterable[str], origin: str) -> None:
+        """Link a chunk with entities; what was said of one weighs more than what was read."""
+        sql = """
+            INSERT INTO mentions VALUES (?, ?, ?)
+            ON CONFLICT DO UPDATE SET origin = excluded.origin WHERE origin = 'found'
+        """
         for entity_id in entity_ids:
-            self._db.execute(
-                "INSERT OR IGNORE INTO mentions VALUES (?, ?, ?)", (entity_id, seq, origin)
-            )
+            self._db.execute(sql, (entity_id, seq, origin))
 
     def _link_names(self, seq: int, names: Iterable[str]) -> None:
         """Link a chunk with the entities whose names, aliases or codes stand in its text."""
