@@ -376,94 +376,122 @@ class Contract:
         return Integer(1, (1 << 63) - 1).read("target_id", value)
 
 
+Table = dict[str, Argument]
+NAMES = Items(Name(200))
+FREE = Properties()
+
+
 def contract(config: Config) -> Contract:
     """The seven tools' arguments, with the bounds and the timezone of the settings."""
     home = timestamps.zone(config.timezone)
-    start, last, end = (Moment(home, means) for means in ("start", "last", "end"))
-    hops, hits = Integer(0, config.limits_hops), Integer(1, config.limits_top_k)
-    nodes = Integer(1, config.limits_graph_nodes)
-    content = Text(config.limits_content_bytes)
-    words = Items(Name(200))
-    reason = Name(500)
-    edge = {
-        "source_id": Argument(Id(), "From: entity or chunk id; new entities are made", None, True),
-        "target_id": Argument(Id(), "To: entity or chunk id", required=True),
-        "relation": Argument(Name(128), "Verb, e.g. works_at", required=True),
-        "weight": Argument(Number(0, 1), "Strength", 1.0),
-        "valid_from": Argument(start, "ISO 8601; default now"),
-        "valid_until": Argument(end, "ISO 8601; default open"),
-        "evidence_chunk_id": Argument(Id(), "Chunk that says so"),
-        "properties": Argument(Properties(), "Free JSON", dict),
+    tables = {
+        "memory_remember": _remember(config, home),
+        "memory_recall": _recall(config, home),
+        "memory_relate": _relation(home),
+        "memory_forget": _forget(),
+        "memory_update": _update(config),
+        "memory_graph_query": _graph_query(config, home),
+        "memory_stats": {},
     }
-    item_edge = {name: replace(field, doc="") for name, field in edge.items()}
-    entity = {
+    return Contract({tool: Fields(table) for tool, table in tables.items()})
+
+
+def _remember(config: Config, home: tzinfo) -> Table:
+    edge = {name: replace(field, doc="") for name, field in _relation(home).items()}
+    entities = Fields(_entity(), lambda text: {"id": text})
+    return {
+        "content": Argument(
+            Text(config.limits_content_bytes), "One self-contained fact", None, True
+        ),
+        "source": Argument(Name(200), "Where it is from", "manual"),
+        "importance": Argument(Number(0, 1), "0 trivial, 1 vital", 0.5),
+        "entities": Argument(Items(entities), "What it is about; or just ids", list),
+        "relations": Argument(Items(Fields(edge)), "Facts between entities", list),
+        "tags": Argument(NAMES, "Labels to filter by", list),
+        "session_id": Argument(Name(200), "Conversation or project", "default"),
+        "timestamp": Argument(Moment(home), "When it happened, ISO 8601; default now"),
+    }
+
+
+def _entity() -> Table:
+    return {
         "id": Argument(Id(), required=True),
         "kind": Argument(Name(64)),
         "name": Argument(Name(200)),
         "summary": Argument(Text(4000)),
-        "aliases": Argument(words, default=list),
-        "properties": Argument(Properties(), default=dict),
+        "aliases": Argument(NAMES, default=list),
+        "properties": Argument(FREE, default=dict),
     }
-    filters = {
+
+
+def _relation(home: tzinfo) -> Table:
+    return {
+        "source_id": Argument(Id(), "From: entity or chunk id; new entities are made", None, True),
+        "target_id": Argument(Id(), "To: entity or chunk id", required=True),
+        "relation": Argument(Name(128), "Verb, e.g. works_at", required=True),
+        "weight": Argument(Number(0, 1), "Strength", 1.0),
+        "valid_from": Argument(Moment(home), "ISO 8601; default now"),
+        "valid_until": Argument(Moment(home, "end"), "ISO 8601; default open"),
+        "evidence_chunk_id": Argument(Id(), "Chunk that says so"),
+        "properties": Argument(FREE, "Free JSON", dict),
+    }
+
+
+def _recall(config: Config, home: tzinfo) -> Table:
+    hits, hops = Integer(1, config.limits_top_k), Integer(0, config.limits_hops)
+    return {
+        "query": Argument(Text(config.limits_query_bytes), "Words or a question", required=True),
+        "top_k": Argument(hits, "Most memories", min(5, config.limits_top_k)),
+        "graph_hops": Argument(hops, "Reach of the graph lane", min(2, config.limits_hops)),
+        "filters": Argument(Fields(_filters(home)), "All must hold", dict),
+        "strategy": Argument(Choice(STRATEGIES), "rrf = all lanes", "rrf"),
+        "asof": _asof(home),
+        "explain": Argument(Flag(), "Say why each hit is here", False),
+        "max_tokens": Argument(Integer(0, 1_000_000), "Reply budget; 0 = none", 8000),
+    }
+
+
+def _filters(home: tzinfo) -> Table:
+    return {
         "source": Argument(Name(200)),
         "kind": Argument(Name(64)),
         "tag": Argument(Name(200)),
         "session_id": Argument(Name(200)),
-        "time_from": Argument(start),
-        "time_to": Argument(last),
+        "time_from": Argument(Moment(home)),
+        "time_to": Argument(Moment(home, "last")),
         "min_importance": Argument(Number(0, 1)),
     }
-    asof = Argument(last, "Answer as of this ISO 8601 time")
-    remember = {
-        "content": Argument(content, "One self-contained fact", required=True),
-        "source": Argument(Name(200), "Where it is from", "manual"),
-        "importance": Argument(Number(0, 1), "0 trivial, 1 vital", 0.5),
-        "entities": Argument(
-            Items(Fields(entity, lambda text: {"id": text})), "What it is about; or just ids", list
-        ),
-        "relations": Argument(Items(Fields(item_edge)), "Facts between entities", list),
-        "tags": Argument(words, "Labels to filter by", list),
-        "session_id": Argument(Name(200), "Conversation or project", "default"),
-        "timestamp": Argument(start, "When it happened, ISO 8601; default now"),
-    }
-    recall = {
-        "query": Argument(Text(config.limits_query_bytes), "Words or a question", required=True),
-        "top_k": Argument(hits, "Most memories", min(5, config.limits_top_k)),
-        "graph_hops": Argument(hops, "Reach of the graph lane", min(2, config.limits_hops)),
-        "filters": Argument(Fields(filters), "All must hold", dict),
-        "strategy": Argument(Choice(STRATEGIES), "rrf = all lanes", "rrf"),
-        "asof": asof,
-        "explain": Argument(Flag(), "Say why each hit is here", False),
-        "max_tokens": Argument(Integer(0, 1_000_000), "Reply budget; 0 = none", 8000),
-    }
-    forget = {
+
+
+def _asof(home: tzinfo) -> Argument:
+    return Argument(Moment(home, "last"), "Answer as of this ISO 8601 time")
+
+
+def _forget() -> Table:
+    return {
         "target_id": Argument(Id(), "chunk_id, entity id or relation_id", required=True),
         "target_kind": Argument(Choice(TARGETS), "What it is", "chunk"),
-        "reason": Argument(reason, "Kept in the history", "outdated"),
+        "reason": Argument(Name(500), "Kept in the history", "outdated"),
         "cascade": Argument(Flag(), "Close its relations too", True),
     }
-    update = {
+
+
+def _update(config: Config) -> Table:
+    return {
         "old_id": Argument(Id(), "chunk_id", required=True),
-        "new_content": Argument(content, "Empty keeps the text"),
-        "reason": Argument(reason, "Kept in the history", "updated"),
+        "new_content": Argument(Text(config.limits_content_bytes), "Empty keeps the text"),
+        "reason": Argument(Name(500), "Kept in the history", "updated"),
         "new_importance": Argument(Number(0, 1), "Default: as it was"),
-        "new_properties": Argument(Properties(), "Merged into the old ones", dict),
+        "new_properties": Argument(FREE, "Merged into the old ones", dict),
     }
-    graph = {
+
+
+def _graph_query(config: Config, home: tzinfo) -> Table:
+    hops, nodes = Integer(0, config.limits_hops), Integer(1, config.limits_graph_nodes)
+    return {
         "start_node": Argument(Id(), "Entity id, name or alias; or chunk_id", required=True),
         "max_hops": Argument(hops, "Reach", min(3, config.limits_hops)),
-        "edge_types": Argument(words, "Relation names; empty = all", list),
-        "asof": asof,
+        "edge_types": Argument(NAMES, "Relation names; empty = all", list),
+        "asof": _asof(home),
         "limit": Argument(nodes, "Most nodes", min(200, config.limits_graph_nodes)),
     }
-    return Contract(
-        {
-            "memory_remember": Fields(remember),
-            "memory_recall": Fields(recall),
-            "memory_relate": Fields(edge),
-            "memory_forget": Fields(forget),
-            "memory_update": Fields(update),
-            "memory_graph_query": Fields(graph),
-            "memory_stats": Fields({}),
-        }
-    )
