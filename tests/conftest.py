@@ -14,6 +14,23 @@ from memory import Memory
 Open = Callable[..., Memory]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = "also run the tests that take half an hour: a thousand kills, a long soak"
+    parser.addoption("--long", action="store_true", help=told)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: takes long; runs with --long only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out, without a word of skipping, what only --long asks for."""
+    left_out = [item for item in items if item.get_closest_marker("long")]
+    if left_out and not config.getoption("--long"):
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test reads the developer's own memory, language, token or settings, or the network."""
