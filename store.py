@@ -391,6 +391,10 @@ UNDO_EVIDENCE = """
 UNDO_RELATION = """
     DELETE FROM relations WHERE id = :id AND valid_until IS :ended
     AND NOT EXISTS (SELECT 1 FROM evidence WHERE relation_id = :id)
+    AND NOT EXISTS (
+        SELECT 1 FROM audit
+        WHERE target_id = CAST(:id AS TEXT) AND action = 'relate' AND id > :merge
+    )
 """
 REOPEN_ENTITY = "UPDATE entities SET valid_until = NULL, superseded_by = NULL WHERE seq = ?"
 
@@ -1479,7 +1483,7 @@ class _Writer:
             return 0
         done = json.loads(audit["detail_json"])
         for each in reversed(done["relations"]):
-            self._put_relation_back(each)
+            self._put_relation_back(each, audit_id)
         taken = (done["keep"], json.dumps(done["aliases"]))
         self._db.execute(UNDO_ALIASES, taken)
         self._db.execute(UNDO_MENTIONS, (done["keep"], json.dumps(done["mentions"])))
@@ -1489,11 +1493,12 @@ class _Writer:
         self._audit("undo", "merge", str(audit_id), "", {})
         return 1
 
-    def _put_relation_back(self, moved: dict[str, Any]) -> None:
-        """Open a relation as it was; its successor goes unless it was changed meanwhile."""
+    def _put_relation_back(self, moved: dict[str, Any], merge: int) -> None:
+        """Open a relation as it was; its successor goes unless it was changed or said since."""
         kept = moved["new"] or moved["twin"]
         self._db.execute(UNDO_EVIDENCE, (kept, json.dumps(moved["shown"])))
-        self._db.execute(UNDO_RELATION, {"id": moved["new"], "ended": moved["ended"]})
+        successor = {"id": moved["new"], "ended": moved["ended"], "merge": merge}
+        self._db.execute(UNDO_RELATION, successor)
         sql = "UPDATE relations SET valid_until = ? WHERE id = ?"
         self._db.execute(sql, (moved["ended"], moved["old"]))
 

@@ -192,6 +192,18 @@ def test_undo_keeps_what_was_said_after_the_merge(doubled: Memory) -> None:
     assert doubled.graph_query("blueheron-ltd")["nodes"][0]["id"] == "blueheron-ltd"
 
 
+def test_undo_keeps_a_relation_that_was_said_again_after_the_merge(doubled: Memory) -> None:
+    """It was taken for one that only the merge had made, and deleted."""
+    audit_id = doubled.merge_entities("Blue Heron", "blueheron-ltd")["audit_id"]
+    assert audit_id is not None
+    again = doubled.relate("Blue Heron", "Ann", "employs", weight=0.5)
+    assert again["status"] == "exists"
+    doubled.undo_merge(audit_id)
+    for node in ("Blue Heron", "blueheron-ltd"):
+        edges = doubled.graph_query(node, max_hops=1)["edges"]
+        assert ("employs", "Ann") in {(edge["relation"], edge["target_id"]) for edge in edges}
+
+
 def test_a_merged_entity_named_again_is_the_other(doubled: Memory) -> None:
     doubled.merge_entities("Blue Heron", "blueheron-ltd")
     assert doubled.remember("more nets", entities=["blueheron-ltd"])["entities"] == ["Blue Heron"]
