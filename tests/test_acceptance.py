@@ -119,7 +119,9 @@ class Stream:
         said = ""
         while not (found := re.search(r"data: (\S+)\r?\n", said)):
             part = self._socket.recv(4096).decode()
-            assert part, f"no stream: {said}"
+            if not part:
+                self.close()
+                pytest.fail(f"no stream: {said}")
             said += part
         self.messages = found[1]
         self.greeting = said
