@@ -1,17 +1,27 @@
 """Fixtures every test may use: a fresh memory on disk, and no setting from outside."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from config import Config
+from config import ROOT, Config
 from hash_embedder import HashEmbedder
 from memory import Memory
+from serving import environment
 
 Open = Callable[..., Memory]
+
+
+class Soaking(NamedTuple):
+    """A soak that runs, and where its verdict will be."""
+
+    process: "subprocess.Popen[bytes]"
+    verdict: Path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,14 +31,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: takes long; runs with --long only")
+    config.addinivalue_line("markers", "soaks: hears, last of all, what ran beside all others")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out, without a word of skipping, what only --long asks for."""
+    items.sort(key=lambda item: item.get_closest_marker("soaks") is not None)
     left_out = [item for item in items if item.get_closest_marker("long")]
     if left_out and not config.getoption("--long"):
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def soaking(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Soaking | None]:
+    """A minute's soak beside all other tests, where its own test was chosen too."""
+    if not any(item.get_closest_marker("soaks") for item in request.session.items):
+        yield None
+        return
+    folder = tmp_path_factory.mktemp("soak")
+    command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--rate", "3", "--nice", "10"]
+    with (folder / "verdict.json").open("wb") as verdict:
+        process = subprocess.Popen(
+            [*command, "--folder", str(folder)],
+            env=environment(folder, {}),
+            stdout=verdict,
+            stderr=subprocess.STDOUT,
+        )
+    yield Soaking(process, folder / "verdict.json")
+    process.terminate()
+    process.wait()
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +109,14 @@ def memory(open_memory: Open) -> Memory:
 def wordless(open_memory: Open) -> Memory:
     """A fresh memory without any model: what it finds, it finds by words, names and links."""
     return open_memory()
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Callable[[object], None]:
+    """Prints beside pytest's own lines."""
+
+    def show(what: object) -> None:
+        with capsys.disabled():
+            print(f"\n{what}")
+
+    return show

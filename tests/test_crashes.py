@@ -299,9 +299,9 @@ class Summary:
     inconsistent: list[str] = field(default_factory=list)
 
     def faults(self) -> str:
-        """What was wrong first, and the seed; empty where nothing was."""
-        first = [*self.lost, *self.inconsistent][:1]
-        return f"{self}: {first[0]}" if first else ""
+        """What was wrong, most of it, and the seed; empty where nothing was."""
+        wrong = [*dict.fromkeys(self.lost), *self.inconsistent][:20]
+        return "\n".join([f"{self}:", *wrong]) if wrong else ""
 
     def __str__(self) -> str:
         return (
@@ -387,17 +387,6 @@ def kill_writers(folder: Path, processes: ForkServerContext, kills: int, longest
         rounds = Rounds(each, processes, random)
         rounds.run(min(KILLS_A_FILE, kills - summary.kills), longest, summary)
     return summary
-
-
-@pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Callable[[object], None]:
-    """Prints beside pytest's own lines."""
-
-    def show(what: object) -> None:
-        with capsys.disabled():
-            print(f"\n{what}")
-
-    return show
 
 
 def test_what_was_acknowledged_survives_kills_and_nothing_is_there_by_halves(

@@ -1,0 +1,53 @@
+"""A server stays as large and as right as it was: for a minute, and with --long for thirty."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config import ROOT
+from conftest import Soaking
+from serving import environment
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="/proc says what is used")
+
+
+@pytest.mark.soaks
+@pytest.mark.timeout(300)
+def test_a_minute_of_mixed_load_leaves_a_server_as_large_and_as_right_as_before(
+    soaking: Soaking,
+) -> None:
+    status = soaking.process.wait()
+    verdict = _read(soaking.verdict.read_text("utf-8"))
+    assert (status, verdict["faults"]) == (0, []), verdict
+    assert verdict["operations"] > 100
+    assert verdict["kinds"].keys() >= {"remember", "recall", "update", "forget", "relate"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2700)
+def test_half_an_hour_of_mixed_load_leaves_a_server_as_large_and_as_right_as_before(
+    tmp_path: Path, show: Callable[[object], None]
+) -> None:
+    command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--minutes", "30"]
+    done = subprocess.run(
+        [*command, "--folder", str(tmp_path)],
+        env=environment(tmp_path, {}),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    show(done.stdout)
+    assert (done.returncode, _read(done.stdout)["faults"]) == (0, []), done.stderr
+
+
+def _read(verdict: str) -> dict[str, Any]:
+    """The verdict; raises AssertionError with what was said instead of it."""
+    try:
+        return dict(json.loads(verdict))
+    except ValueError:
+        raise AssertionError(verdict) from None
