@@ -396,6 +396,21 @@ UNDO_RELATION = """
         WHERE target_id = CAST(:id AS TEXT) AND action = 'relate' AND id > :merge
     )
 """
+# What was forgotten since, by itself or with all that showed it, stays forgotten.
+REOPEN_RELATION = """
+    UPDATE relations SET valid_until = :ended WHERE id = :old AND NOT EXISTS (
+        SELECT 1 FROM relations s WHERE s.id = :kept AND s.valid_until IS NOT :ended AND (
+            EXISTS (
+                SELECT 1 FROM audit WHERE target_id = CAST(s.id AS TEXT)
+                AND action = 'forget' AND target_kind = 'relation' AND id > :merge
+            )
+            OR (
+                SELECT count(*) > 0 AND count(*) FILTER (WHERE c.valid_until IS NULL) = 0
+                FROM evidence v JOIN chunks c ON c.seq = v.chunk_seq WHERE v.relation_id = s.id
+            )
+        )
+    )
+"""
 REOPEN_ENTITY = "UPDATE entities SET valid_until = NULL, superseded_by = NULL WHERE seq = ?"
 
 INSERT_AUDIT = """
@@ -1496,11 +1511,11 @@ class _Writer:
     def _put_relation_back(self, moved: dict[str, Any], merge: int) -> None:
         """Open a relation as it was; its successor goes unless it was changed or said since."""
         kept = moved["new"] or moved["twin"]
+        opened = {"old": moved["old"], "ended": moved["ended"], "kept": kept, "merge": merge}
+        self._db.execute(REOPEN_RELATION, opened)
         self._db.execute(UNDO_EVIDENCE, (kept, json.dumps(moved["shown"])))
         successor = {"id": moved["new"], "ended": moved["ended"], "merge": merge}
         self._db.execute(UNDO_RELATION, successor)
-        sql = "UPDATE relations SET valid_until = ? WHERE id = ?"
-        self._db.execute(sql, (moved["ended"], moved["old"]))
 
     def _put_version_back(self, old: int, new: int) -> None:
         sql = "DELETE FROM entities WHERE seq = ? AND valid_until IS NULL RETURNING seq"

@@ -204,6 +204,22 @@ def test_undo_keeps_a_relation_that_was_said_again_after_the_merge(doubled: Memo
         assert ("employs", "Ann") in {(edge["relation"], edge["target_id"]) for edge in edges}
 
 
+def test_undo_brings_nothing_back_that_was_forgotten_after_the_merge(doubled: Memory) -> None:
+    """The relation that the merge had moved was forgotten, and the one it came from came back."""
+    said = doubled.remember("blueheron-ltd rents a quay in Hull")["chunk_id"]
+    doubled.relate("blueheron-ltd", "Hull", "rents_in", evidence_chunk_id=said)
+    audit_id = doubled.merge_entities("Blue Heron", "blueheron-ltd")["audit_id"]
+    assert audit_id is not None
+    edges = doubled.graph_query("Blue Heron", max_hops=1)["edges"]
+    (employs,) = (edge["id"] for edge in edges if edge["relation"] == "employs")
+    doubled.forget(employs, target_kind="relation")
+    doubled.forget(said)
+    doubled.undo_merge(audit_id)
+    for node in ("Blue Heron", "blueheron-ltd"):
+        edges = doubled.graph_query(node, max_hops=1)["edges"]
+        assert not {"employs", "rents_in"} & {edge["relation"] for edge in edges}
+
+
 def test_a_merged_entity_named_again_is_the_other(doubled: Memory) -> None:
     doubled.merge_entities("Blue Heron", "blueheron-ltd")
     assert doubled.remember("more nets", entities=["blueheron-ltd"])["entities"] == ["Blue Heron"]
