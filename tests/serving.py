@@ -60,10 +60,10 @@ class Served:
         with urllib.request.urlopen(self.url + "/health", timeout=5) as reply:  # noqa: S310
             return dict(json.load(reply))
 
-    def end(self, sign: signal.Signals = signal.SIGTERM) -> int:
-        """Send the signal; the exit status, which must come within two seconds."""
+    def end(self, sign: signal.Signals = signal.SIGTERM, seconds: float = 20) -> int:
+        """Send the signal; the exit status, which must come within that time."""
         self.process.send_signal(sign)
-        return self.process.wait(2)
+        return self.process.wait(seconds)
 
 
 @contextmanager
