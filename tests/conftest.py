@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -15,13 +15,6 @@ from memory import Memory
 from serving import environment
 
 Open = Callable[..., Memory]
-
-
-class Soaking(NamedTuple):
-    """A soak that runs, and where its verdict will be."""
-
-    process: "subprocess.Popen[bytes]"
-    verdict: Path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,12 +39,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", autouse=True)
 def soaking(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Soaking | None]:
-    """A minute's soak beside all other tests, where its own test was chosen too."""
+) -> Iterator[Path | None]:
+    """A minute's soak beside all other tests, where its own test was chosen too: its verdict.
+
+    Of several workers the first one starts it, and any may hear the verdict.
+    """
     if not any(item.get_closest_marker("soaks") for item in request.session.items):
         yield None
         return
-    folder = tmp_path_factory.mktemp("soak")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "soak"
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        yield folder / "verdict.json"
+        return
     command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--rate", "3", "--nice", "10"]
     with (folder / "verdict.json").open("wb") as verdict:
         process = subprocess.Popen(
@@ -60,8 +62,9 @@ def soaking(
             stdout=verdict,
             stderr=subprocess.STDOUT,
         )
-    yield Soaking(process, folder / "verdict.json")
-    process.terminate()
+    yield folder / "verdict.json"
+    if request.session.shouldstop or request.session.shouldfail:
+        process.terminate()
     process.wait()
 
 
