@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,9 +35,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "api"))
 
-from mcp import Client
+from mcp import Client, MCPDeprecationWarning
 from mcp.client.sse import sse_client
 
+from config import Config
 from crash_worker import look, open_file
 from memory import Memory
 from mnelo_client import MneloClient
@@ -410,18 +412,26 @@ def _grew(level: dict[str, float]) -> bool:
 # --- Measuring -------------------------------------------------------------------------
 
 STORED = 2000
-QUERIES = ("what waits at quay 7", "parcel 1204", "silo 3", "仓库 5 的包裹", "user3 delivery")
+SYLLABLES = ("ka", "lo", "mir", "ten", "bu", "sa", "ves", "on", "港", "山", "书", "雨")
+VOCABULARY = tuple(a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES)
+
+
+def _words(random: Random, count: int) -> str:
+    """Words as a language has them: a few are everywhere, most are rare."""
+    places = (int(len(VOCABULARY) * random.random() ** 3) for _ in range(count))
+    return " ".join(VOCABULARY[place] for place in places)
 
 
 @contextmanager
 def _measured_server() -> Iterator[str]:
     """The URL of a server with some memories and no model."""
+    random = Random(0)  # noqa: S311
+    items = [
+        {"content": _words(random, 25), "entities": [random.choice(PLACES)]} for _ in range(STORED)
+    ]
     with TemporaryDirectory() as folder, serving(Path(folder)) as served:
-        with Memory(Path(folder, "memory.db")) as memory:
-            items = [
-                {"content": f"parcel {n} of user{n % 5} waits at {PLACES[n % 60]}", "source": "m"}
-                for n in range(STORED)
-            ]
+        settings = Config.load({"MNELO_HOME": folder}, embedder_model="none")
+        with Memory(config=settings) as memory:
             for start in range(0, STORED, 100):
                 memory.remember_many(items[start : start + 100])
         yield served.url + "/sse"
@@ -438,17 +448,18 @@ async def _recalls(url: str, count: int, rate: float | None, seed: int) -> list[
     random, spent = Random(seed), []  # noqa: S311
     async with Client(sse_client(url)) as client:
         for _ in range(count):
-            given = {"query": random.choice(QUERIES)}
+            given = {"query": _words(random, 4)}
             spent.append(await _timed(lambda: client.call_tool("memory_recall", given)))  # noqa: B023
             if rate:
                 await asyncio.sleep(max(0.0, random.uniform(0, 2 / rate) - spent[-1] / 1000))
     return spent
 
 
-async def _writes(url: str, name: str, count: int, rate: float | None) -> None:
+async def _writes(url: str, seed: int, count: int, rate: float | None) -> None:
+    random = Random(seed)  # noqa: S311
     async with Client(sse_client(url)) as client:
         for number in range(count):
-            given = {"content": f"letter {number} of {name}", "entities": [PLACES[number % 60]]}
+            given = {"content": _words(random, 25), "entities": [PLACES[number % 60]]}
             await client.call_tool("memory_remember", given)
             if rate:
                 await asyncio.sleep(1 / rate)
@@ -458,12 +469,13 @@ def _writers(url: str, writers: int, count: int, rate: float | None) -> None:
     """In a process of its own, so that it costs those who measure nothing."""
 
     async def write() -> None:
-        await asyncio.gather(*(_writes(url, f"{n}", count, rate) for n in range(writers)))
+        await asyncio.gather(*(_writes(url, 100 + n, count, rate) for n in range(writers)))
 
     asyncio.run(write())
 
 
 async def _pings(url: str, while_alive: Callable[[], bool]) -> list[float]:
+    warnings.simplefilter("ignore", MCPDeprecationWarning)  # the cheapest call there is
     spent = []
     async with Client(sse_client(url), mode="legacy") as client:
         while while_alive():
