@@ -412,14 +412,16 @@ def _grew(level: dict[str, float]) -> bool:
 # --- Measuring -------------------------------------------------------------------------
 
 STORED = 2000
-SYLLABLES = ("ka", "lo", "mir", "ten", "bu", "sa", "ves", "on", "港", "山", "书", "雨")
-VOCABULARY = tuple(a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES)
+SYLLABLES = ("ka", "lo", "mir", "ten", "bu", "sa", "ves", "on", "ri", "del", "gu", "pan")
+LATIN = tuple(a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES)
+CHINESE = tuple(chr(0x4E00 + 7 * a) + chr(0x5E00 + 7 * b) for a in range(40) for b in range(40))
 
 
 def _words(random: Random, count: int) -> str:
     """Words as a language has them: a few are everywhere, most are rare."""
-    places = (int(len(VOCABULARY) * random.random() ** 3) for _ in range(count))
-    return " ".join(VOCABULARY[place] for place in places)
+    vocabulary, space = random.choice(((LATIN, " "), (LATIN, " "), (CHINESE, "")))
+    places = (int(len(vocabulary) * random.random() ** 3) for _ in range(count))
+    return space.join(vocabulary[place] for place in places)
 
 
 @contextmanager
