@@ -15,11 +15,12 @@ from filelock import FileLock, Timeout
 import timestamps
 from config import Config
 from errors import MneloError
-from store import SqliteStore
+from store import LARGE_LOG, SqliteStore
 
 log = logging.getLogger("mnelo.keeper")
 
 TICK_SECONDS = 0.5
+PATIENCE_SECONDS = 0.5
 
 
 class Keeper:
@@ -71,6 +72,9 @@ class Keeper:
     def _tick(self, now: float) -> None:
         if self._is_idle(now):
             self._do("checkpoint", self._store.checkpoint)
+        elif self._quiet[0] > LARGE_LOG:
+            # Readers that never pause would let it grow without end.
+            self._do("checkpoint", lambda: self._store.checkpoint(PATIENCE_SECONDS))
         if now >= self._next:
             self._next = now + self._interval
             for name, step in self._steps.items():

@@ -54,6 +54,7 @@ from rows import (
 APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
 MAX_NEIGHBOURS = 4096  # vec0 takes no larger k
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
+LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
 MAX_BACKFILL = 1000  # texts searched for a name that is new
 SINCE_EVER = "0001-01-01T00:00:00.000Z"
 
@@ -798,6 +799,7 @@ class SqliteStore:
         db.pragma("foreign_keys", True)
         db.pragma("synchronous", self._synchronous)
         db.pragma("query_only", reader)
+        db.pragma("journal_size_limit", LARGE_LOG)
         return db
 
     def _read_only_connection(self) -> apsw.Connection:
@@ -1013,12 +1015,14 @@ class SqliteStore:
             faults["references"] = len(_all(db, "PRAGMA foreign_key_check"))
             return faults
 
-    def checkpoint(self) -> bool:
+    def checkpoint(self, seconds: float = 0.05) -> bool:
         """Bring the write-ahead log into the file and empty it; False while somebody uses it.
 
-        Afterwards, until the next write, the one file is the whole memory.
+        Waits that long for readers, and writers wait with it. Afterwards, until the next write,
+        the one file is the whole memory.
         """
         with self._keeping() as db:
+            db.set_busy_timeout(int(seconds * 1000))
             try:
                 db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except apsw.BusyError:

@@ -1,12 +1,15 @@
 """Upkeep: the file is whole when nobody writes, the logs are bounded, and one process does it."""
 
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import apsw
+import pytest
 
+import keeper
 from conftest import Open
 from hash_embedder import HashEmbedder
 from memory import Memory
@@ -102,3 +105,29 @@ def test_a_checkpoint_gives_way_to_a_reader(open_memory: Open) -> None:
     reader.close()
     assert memory._store.checkpoint() is True
     assert wal_bytes(memory) == 0
+
+
+def test_the_log_stays_bounded_while_readers_never_pause(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "LARGE_LOG", 1 << 20)
+    memory = open_memory(keeper_idle_seconds=3600)
+    memory.keep()
+    memory.remember("kettle")
+    reading = threading.Event()
+    reading.set()
+
+    def read() -> None:
+        while reading.is_set():
+            memory.recall("kettle")
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(6):
+        memory.remember(f"{number} " + " ".join(f"w{number}x{n}" for n in range(7000)))
+    bounded = eventually(lambda: wal_bytes(memory) <= 1 << 20)
+    reading.clear()
+    for reader in readers:
+        reader.join()
+    assert bounded
