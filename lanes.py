@@ -112,8 +112,11 @@ def _containing(view: View, query: Query, piece: str) -> tuple[list[str], float]
     """
     parts = words.index_terms(piece)
     word = parts[0] if len(parts) == 1 else ""
+    whole = view.count(word) if word else 0
+    if whole >= query.depth and query.scope.current:
+        return [], 0.0  # its whole words fill the lane, and parts of words come after them
     found = view.containing(piece, query.scope, query.depth, but_term=word)
-    count = len(found) + (view.count(word) if word else 0)
+    count = len(found) + whole
     rarity = math.log(max(1.0, (view.live_count() - count + 0.5) / (count + 0.5)))
     return found, SUBSTRING * (rarity + TERM)
 

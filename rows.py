@@ -3,7 +3,7 @@
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,19 @@ class Scope:
     time_to: str | None = None
     min_importance: float | None = None
 
+    def bound(self) -> dict[str, Any]:
+        """The conditions by their names, for a statement."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
     @property
     def current(self) -> bool:
         """Whether every live chunk is in scope."""
-        return not any(value is not None for value in asdict(self).values())
+        return not any(value is not None for value in self.bound().values())
 
     @property
     def only_chunks(self) -> bool:
         """Whether something is asked that an entity cannot satisfy."""
-        asked = {name for name, value in asdict(self).items() if value is not None}
+        asked = {name for name, value in self.bound().items() if value is not None}
         return bool(asked - {"asof", "kind"})
 
 

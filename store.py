@@ -449,7 +449,7 @@ class View:
         sql = NEAREST if scope.current else NEAREST_IN_SCOPE
         k = min(limit * 2, MAX_NEIGHBOURS)
         while True:
-            bound = asdict(scope) | {"vector": vector.tobytes(), "k": k}
+            bound = scope.bound() | {"vector": vector.tobytes(), "k": k}
             rows = _all(self._db, sql, bound)
             windows = sum(row[2] for row in rows)
             if len(rows) >= limit or windows < k or k == MAX_NEIGHBOURS:
@@ -462,7 +462,7 @@ class View:
         if not match:
             return []
         sql = MATCHING_ASOF if scope.asof else MATCHING
-        bound = asdict(scope) | {"match": match, "limit": limit}
+        bound = scope.bound() | {"match": match, "limit": limit}
         return [(row[0], row[1]) for row in _all(self._db, sql, bound)]
 
     def count(self, term: str) -> int:
@@ -477,7 +477,7 @@ class View:
 
         `but_term` leaves out chunks that have that term as a whole word.
         """
-        bound = asdict(scope) | {
+        bound = scope.bound() | {
             "pattern": f"%{_escaped(literal)}%",
             "trigrams": " AND ".join(map(_quoted, _trigrams(literal))),
             "low": literal,
@@ -493,17 +493,17 @@ class View:
 
     def named(self, keys: Iterable[str], scope: Scope) -> list[Naming]:
         """The entities that one of these keys names, longest name first."""
-        bound = asdict(scope) | {"keys": json.dumps(list(keys))}
+        bound = scope.bound() | {"keys": json.dumps(list(keys))}
         return [Naming(*row) for row in _all(self._db, NAMED, bound)]
 
     def names_like(self, part: str, scope: Scope, limit: int) -> list[Naming]:
         """The entities with `part` somewhere in a name, closest name first."""
-        bound = asdict(scope) | {"pattern": f"%{_escaped(part)}%", "limit": limit}
+        bound = scope.bound() | {"pattern": f"%{_escaped(part)}%", "limit": limit}
         return [Naming(*row) for row in _all(self._db, NAMES_LIKE, bound)]
 
     def mentioning(self, entity_id: str, scope: Scope, limit: int) -> list[str]:
         """The newest chunks that mention an entity."""
-        bound = asdict(scope) | {"entity_id": entity_id, "limit": limit}
+        bound = scope.bound() | {"entity_id": entity_id, "limit": limit}
         return [row[0] for row in _all(self._db, MENTIONING, bound)]
 
     # -- the graph --
@@ -530,7 +530,7 @@ class View:
 
     def chunks(self, ids: Iterable[str], scope: Scope) -> dict[str, ChunkRow]:
         """Those of the chunks that are in scope."""
-        bound = asdict(scope) | {"ids": json.dumps(list(ids))}
+        bound = scope.bound() | {"ids": json.dumps(list(ids))}
         return {row[0]: ChunkRow(*row) for row in _all(self._db, CHUNKS, bound)}
 
     def texts(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -540,7 +540,7 @@ class View:
 
     def entities(self, ids: Iterable[str], scope: Scope) -> dict[str, EntityRow]:
         """Those of the entities that are live, or were at `asof`, and of the scope's kind."""
-        bound = asdict(scope) | {"ids": json.dumps(list(ids))}
+        bound = scope.bound() | {"ids": json.dumps(list(ids))}
         return {row[0]: EntityRow(*row) for row in _all(self._db, ENTITIES, bound)}
 
     def find_entity(self, reference: str, asof: str | None) -> str | None:
@@ -682,7 +682,7 @@ def _has_vectors(db: apsw.Connection) -> bool:
 
 def _entity_id(db: apsw.Connection, reference: str, asof: str | None = None) -> str | None:
     """Ids come before names; a name that several entities share leads to none of them."""
-    scope = asdict(Scope(asof=asof))
+    scope = Scope(asof=asof).bound()
     sql = f"SELECT e.id FROM entities e WHERE e.key = :key AND {LIVE_ENTITY}"
     found = _one(db, sql, scope | {"key": words.identity(reference)})
     if found is not None:
