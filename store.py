@@ -178,15 +178,10 @@ EDGE_COLUMNS = """
     r.valid_from, r.valid_until, r.evidence_chunk_id
 """
 _EDGES = f"""
-    SELECT * FROM (
-        SELECT {EDGE_COLUMNS} FROM relations r
-        WHERE r.{{0}}_id = :node AND {LIVE_RELATION}
-        ORDER BY r.weight DESC, r.id LIMIT :limit
-    )
+    SELECT {EDGE_COLUMNS} FROM relations r WHERE r.{{0}}_id = :node AND {LIVE_RELATION}
+    ORDER BY r.weight DESC, r.id LIMIT :limit
 """
-EDGES = (
-    _EDGES.format("source") + " UNION " + _EDGES.format("target")
-) + " ORDER BY weight DESC, id LIMIT :limit"
+EDGES = (_EDGES.format("source"), _EDGES.format("target"))
 
 OF_TYPES = "(:types IS NULL OR r.relation IN (SELECT value FROM json_each(:types)))"
 
@@ -516,7 +511,8 @@ class View:
     def edges(self, node: str, at: str, limit: int) -> list[EdgeRow]:
         """The heaviest relations that hold at a moment and touch a node, either way."""
         bound = {"node": node, "at": at, "limit": limit}
-        return [EdgeRow(*row) for row in _all(self._db, EDGES, bound)]
+        found = {row[0]: EdgeRow(*row) for sql in EDGES for row in _all(self._db, sql, bound)}
+        return sorted(found.values(), key=lambda edge: (-edge.weight, edge.id))[:limit]
 
     def reached(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
         """The live nodes one relation away from any of some, heaviest relation first."""
