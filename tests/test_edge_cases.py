@@ -14,12 +14,12 @@ import pytest
 
 from config import Config
 from conftest import Open
-from errors import InvalidInput
+from errors import InvalidInput, NotFound
 from hash_embedder import HashEmbedder
 from lanes import Query, Ranking
 from memory import ALONE, Memory
 from results import Lane
-from rows import Vectors
+from rows import Scope, Vectors
 from store import View
 
 LANES = ("vector_only", "meta_only", "entity_only", "graph_only", "rrf")
@@ -665,3 +665,46 @@ def test_a_model_that_fails_over_a_text_keeps_no_memory_from_being_stored(
     assert "the zebra crosses the road" in [hit["content"] for hit in reply["hits"]]
     assert "1 memories still wait" in reply["notice"]
     assert memory.remember("the donkey follows")["embedding"] == "stored"
+
+
+def test_a_lane_that_keeps_failing_leaks_no_file_and_the_others_answer(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(view: View, query: Query) -> Ranking:
+        raise RuntimeError("the lane is broken")
+
+    memory.remember("the red boat")
+    memory.recall("boat")
+    monkeypatch.setitem(ALONE, "entity", fails)
+    descriptors = Path("/proc/self/fd") if Path("/proc/self/fd").exists() else Path("/dev/fd")
+    before = len(list(descriptors.iterdir()))
+    for _ in range(100):
+        assert contents(memory, "boat") == ["the red boat"]
+    assert len(list(descriptors.iterdir())) <= before + 2
+
+
+def test_forty_thousand_ids_are_no_more_than_four(memory: Memory) -> None:
+    chunk_id = memory.remember("the red boat")["chunk_id"]
+    many = [*(f"chunk_{number}" for number in range(40_000)), chunk_id]
+    with memory._store.view() as view:
+        assert list(view.chunks(many, Scope())) == [chunk_id]
+        assert view.entities(many, Scope()) == {}
+
+
+def test_a_relation_that_fails_inside_a_memory_undoes_all_of_it_and_the_next_write_works(
+    memory: Memory,
+) -> None:
+    good = {"source_id": "a", "target_id": "b", "relation": "knows"}
+    bad = {**good, "evidence_chunk_id": "chunk_20260101T000000000Z_000000000000"}
+    before = row_counts(memory)
+    with pytest.raises(NotFound):
+        memory.remember("half a memory", relations=[good, bad], entities=["c"], tags=["t"])
+    assert row_counts(memory) == before
+    assert memory.remember("a whole memory", relations=[good])["status"] == "stored"
+
+
+@pytest.mark.parametrize("query", ["who am I", "我是谁", "user", "tell me about myself"])
+def test_nobody_is_built_in_who_is_asked_about(wordless: Memory, query: str) -> None:
+    fact = {"id": "identity:city", "kind": "identity_fact", "summary": "lives in Leeds"}
+    wordless.remember("an unrelated sentence on kettles", entities=[fact])
+    assert wordless.recall(query)["hits"] == []
