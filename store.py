@@ -379,7 +379,12 @@ UNDO_ALIASES = """
     DELETE FROM aliases WHERE entity_id = ? AND key IN (SELECT value FROM json_each(?))
 """
 UNDO_MENTIONS = """
-    DELETE FROM mentions WHERE entity_id = ? AND chunk_seq IN (SELECT value FROM json_each(?))
+    DELETE FROM mentions
+    WHERE entity_id = :keep AND chunk_seq IN (SELECT value FROM json_each(:moved))
+    AND NOT EXISTS (  -- said again since
+        SELECT 1 FROM audit a JOIN chunks c ON c.id = a.target_id
+        WHERE c.seq = chunk_seq AND a.action = 'remember' AND a.id > :merge
+    )
 """
 UNDO_EVIDENCE = """
     DELETE FROM evidence WHERE relation_id = ? AND chunk_seq IN (SELECT value FROM json_each(?))
@@ -1501,7 +1506,8 @@ class _Writer:
             self._put_relation_back(each, audit_id)
         taken = (done["keep"], json.dumps(done["aliases"]))
         self._db.execute(UNDO_ALIASES, taken)
-        self._db.execute(UNDO_MENTIONS, (done["keep"], json.dumps(done["mentions"])))
+        moved = {"keep": done["keep"], "moved": json.dumps(done["mentions"]), "merge": audit_id}
+        self._db.execute(UNDO_MENTIONS, moved)
         if done["version"]:
             self._put_version_back(*done["version"])
         self._db.execute(REOPEN_ENTITY, (done["closed"],))

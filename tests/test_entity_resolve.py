@@ -220,6 +220,15 @@ def test_undo_brings_nothing_back_that_was_forgotten_after_the_merge(doubled: Me
         assert not {"employs", "rents_in"} & {edge["relation"] for edge in edges}
 
 
+def test_undo_keeps_a_mention_that_was_given_after_the_merge(doubled: Memory) -> None:
+    audit_id = doubled.merge_entities("Blue Heron", "blueheron-ltd")["audit_id"]
+    assert audit_id is not None
+    doubled.remember("the nets are late", entities=["Blue Heron"])
+    doubled.undo_merge(audit_id)
+    hits = doubled.recall("Blue Heron", strategy="entity_only")["hits"]
+    assert "the nets are late" in [hit["content"] for hit in hits]
+
+
 def test_a_merged_entity_named_again_is_the_other(doubled: Memory) -> None:
     doubled.merge_entities("Blue Heron", "blueheron-ltd")
     assert doubled.remember("more nets", entities=["blueheron-ltd"])["entities"] == ["Blue Heron"]
