@@ -156,6 +156,16 @@ def test_a_protected_file_is_read_and_not_written(
     assert [each.name for each in protected.parent.iterdir()] == ["memory.db"]
 
 
+def test_a_file_that_may_not_be_read_is_refused_by_name(
+    shelf: Path, open_memory: Open, request: pytest.FixtureRequest
+) -> None:
+    path = stocked(shelf, open_memory)
+    path.chmod(0)
+    request.getfixturevalue("as_nobody")
+    with pytest.raises(StoreError, match="cannot be opened: Permission denied"):
+        open_memory(path=path)
+
+
 def test_a_new_file_in_a_protected_folder_is_refused_by_name(
     shelf: Path, as_nobody: None, open_memory: Open
 ) -> None:

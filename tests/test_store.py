@@ -110,15 +110,6 @@ def test_what_is_not_ours_is_refused_by_name_and_left_as_it_was(
     assert before is None or path.read_bytes() == before
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may read all")
-def test_a_file_that_may_not_be_read_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    SqliteStore(path).close()
-    path.chmod(0)
-    with pytest.raises(StoreError, match="cannot be opened: Permission denied"):
-        SqliteStore(path)
-
-
 def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="cannot be opened"):
