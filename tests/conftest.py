@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from config import ROOT, Config
 from hash_embedder import HashEmbedder
 from memory import Memory
 from serving import environment
+
+# The same examples in every run: a change is judged by what it changed.
+settings.register_profile("suite", derandomize=True, database=None, deadline=None)
+settings.load_profile("suite")
 
 Open = Callable[..., Memory]
 
