@@ -26,7 +26,7 @@ from mcp.types import CallToolResult, TextContent
 
 from serving import ROOT, Served, serving
 
-PROMPT_SECONDS = 1.5
+PROMPT_SECONDS = 4.0
 """How long a recall may take beside clients that misbehave; alone it takes 10 ms."""
 GROWTH_MB = 60
 """How much more memory the server may hold while they do."""
