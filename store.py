@@ -750,6 +750,7 @@ class SqliteStore:
         for _ in range(reader_sets):
             self._sets.put(None)
         self._singles: LifoQueue[View] = LifoQueue()
+        self._log_db: apsw.Connection | None = None
         with self._explained():
             self._db = self._open()
 
@@ -853,16 +854,22 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
-        """Hold the write lock: commit on success, roll back on any exception."""
-        with self._write_lock, self._explained():  # threads queue here, processes on SQLite's lock
+        """Hold the write lock: threads queue for it here, processes for SQLite's."""
+        with self._write_lock, self._begun(self._db):
+            yield self._db
+
+    @contextmanager
+    def _begun(self, db: apsw.Connection) -> Iterator[None]:
+        """A transaction that writes: commit on success, roll back on any exception."""
+        with self._explained():
             self._refuse_to_lose()
-            self._db.execute("BEGIN IMMEDIATE")
+            db.execute("BEGIN IMMEDIATE")
             try:
-                yield self._db
-                self._db.execute("COMMIT")
+                yield
+                db.execute("COMMIT")
             except BaseException:
-                if self._db.in_transaction:  # some errors have already rolled back
-                    self._db.execute("ROLLBACK")
+                if db.in_transaction:  # some errors have already rolled back
+                    db.execute("ROLLBACK")
                 raise
 
     def _refuse_to_lose(self) -> None:
@@ -991,8 +998,16 @@ class SqliteStore:
     # -- looking back --
 
     def log_recalls(self, entries: Sequence[LogEntry]) -> None:
-        """Write recall_log, and count each returned row as recalled."""
-        with self._transaction() as db:
+        """Write recall_log, and count each returned row as recalled; for one thread only.
+
+        On a connection of its own: while it waits for another process, memories must not wait
+        behind it for their turn to wait.
+        """
+        if self._log_db is None:
+            with self._explained():
+                self._log_db = self._connect()
+        db = self._log_db
+        with self._begun(db):
             for entry in entries:
                 bound = asdict(entry) | {
                     "results": json.dumps(entry.results),

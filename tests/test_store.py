@@ -335,3 +335,17 @@ def test_a_sound_file_has_no_fault_and_each_kind_of_damage_is_counted(open_memor
     for fault, statement in damage.items():
         db.execute(statement)
         assert memory._store.check()[fault] == 1, fault
+
+
+def test_a_memory_does_not_wait_behind_the_log_of_recalls(open_memory: Open) -> None:
+    memory = open_memory(database_busy_seconds=2.0)
+    memory.remember("before")
+    other = apsw.Connection(str(memory.path))
+    other.execute("BEGIN IMMEDIATE")
+    memory.recall("before")  # its log waits for the other program now
+    for _ in range(30):
+        assert not memory._store._write_lock.locked()
+        time.sleep(0.01)
+    other.execute("ROLLBACK")
+    other.close()
+    assert memory.stats()["recall_24h"]["count"] == 1
