@@ -1,113 +1,252 @@
-"""From fused ranks to what a caller reads: hits, reasons, and a reply within its budget."""
+"""From four rankings to what a caller reads: hits, reasons, and a reply within its budget."""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import numpy as np
+
 import words
-from fusion import best_first, rrf, stock_boost
-from lanes import ENTITY, Found, Ranking
+from evidence import evidence
+from fusion import ordered, rrf, stock_boost
+from index import Floats
+from lanes import ENTITY, FoundEntity, Node, Query, Ranking
+from postings import Rows
 from results import Hit, Lane
 from rows import ChunkRow, EntityRow
+from store import View
 
 MOST_ENTITIES = 2  # entity hits beyond top_k
 LEAST_CONTENT = 20  # tokens below which a shortened memory says too little to be shown
 
 
 @dataclass(frozen=True, slots=True)
+class Fusion:
+    """How rankings become one; see config.py for each."""
+
+    k: int
+    weights: Mapping[Lane, float]
+    boost: float
+    by_evidence: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Fused:
-    """Every candidate with its score and, for each lane that found it, rank and reason."""
+    """Every chunk that a lane found, best first, and every entity."""
 
-    scores: Mapping[str, float]
-    found: Mapping[str, Mapping[Lane, tuple[int, Found]]]
-
-
-def fuse(rankings: Mapping[Lane, Ranking], k: int, boost: float) -> Fused:
-    """RRF over chunks and over entities, each among their own; plus what named stocks gain."""
-    found: dict[str, dict[Lane, tuple[int, Found]]] = {}
-    boosts: dict[str, float] = {}
-    groups = _groups(rankings)
-    for lane, lists in groups.items():
-        for group in lists:
-            for rank, each in enumerate(group, start=1):
-                found.setdefault(each.key, {})[lane] = (rank, each)
-                if each.boosted:
-                    boosts[each.key] = stock_boost(rank, boost)
-    keys = [[each.key for each in group] for lists in groups.values() for group in lists]
-    scores = {key: score + boosts.get(key, 0.0) for key, score in rrf(keys, k).items()}
-    return Fused(scores, found)
+    rankings: Mapping[Lane, Ranking]
+    fusion: Fusion
+    rows: Rows
+    scores: Floats
+    rrf: Floats
+    pieces: Mapping[str, Floats]
+    """Each piece of evidence; none where the order is that of the ranks."""
+    entities: Mapping[str, float]
+    """The fused score of each entity, best first."""
 
 
-def _groups(rankings: Mapping[Lane, Ranking]) -> dict[Lane, tuple[list[Found], list[Found]]]:
-    """Each lane's chunks and entities; faint finds only where all are."""
-    solid = any(not each.faint for ranking in rankings.values() for each in ranking.chunks)
+def fuse(query: Query, rankings: Mapping[Lane, Ranking], fusion: Fusion) -> Fused:
+    """RRF over chunks and over entities, each among their own; then the chunks by evidence."""
+    counted = _counted(rankings)
+    rows, ranked = _ranked(counted, fusion)
+    pieces = evidence(query, counted, rows) if fusion.by_evidence and len(counted) > 1 else {}
+    scores = sum(pieces.values(), np.zeros_like(ranked)) if pieces else ranked
+    best = ordered(scores, rows, query.index)
+    return Fused(
+        counted,
+        fusion,
+        rows[best],
+        scores[best],
+        ranked[best],
+        {name: values[best] for name, values in pieces.items()},
+        _ranked_entities(counted, fusion),
+    )
+
+
+def _counted(rankings: Mapping[Lane, Ranking]) -> dict[Lane, Ranking]:
+    """The rankings without faint finds, unless there are no others."""
+    solid = any(len(each.rows) and not each.faint for each in rankings.values())
     return {
-        lane: ([each for each in ranking.chunks if not (solid and each.faint)], ranking.entities)
-        for lane, ranking in rankings.items()
+        lane: replace(each, rows=each.rows[:0]) if solid and each.faint else each
+        for lane, each in rankings.items()
     }
 
 
-def hits(
-    fused: Fused,
-    chunks: Mapping[str, ChunkRow],
-    entities: Mapping[str, EntityRow],
-    *,
-    top_k: int,
-    explain: bool,
-    k: int,
-) -> list[Hit]:
+def _ranked(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> tuple[Rows, Floats]:
+    """Every row that a lane found, and its fused score."""
+    lists = [each.rows for each in rankings.values()]
+    rows = np.unique(np.concatenate(lists)) if lists else np.zeros(0, np.int32)
+    scores = np.zeros(len(rows), np.float32)
+    for lane, each in rankings.items():
+        ranks = np.arange(1, len(each.rows) + 1)
+        scores[np.searchsorted(rows, each.rows)] += fusion.weights[lane] / (fusion.k + ranks)
+    return rows, scores
+
+
+def _ranked_entities(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> dict[str, float]:
+    """Every entity that a lane found with its fused score, best first; a named stock gains."""
+    keys = [[each.key for each in ranking.entities] for ranking in rankings.values()]
+    scores = rrf(keys, fusion.k, [fusion.weights[lane] for lane in rankings])
+    for ranking in rankings.values():
+        for rank, each in enumerate(ranking.entities, start=1):
+            if each.boosted:
+                scores[each.key] += stock_boost(rank, fusion.boost)
+    return dict(sorted(scores.items(), key=lambda item: (-round(item[1], 9), item[0])))
+
+
+def seeds(rankings: Mapping[Lane, Ranking], query: Query, fusion: Fusion, most: int) -> list[Node]:
+    """What the lanes so far found best: chunks, then entities."""
+    rows, scores = _ranked(rankings, fusion)
+    best = rows[ordered(scores, rows, query.index)[:most]]
+    return [*query.index.seqs_of(best), *list(_ranked_entities(rankings, fusion))[:most]]
+
+
+# --- Hits ------------------------------------------------------------------------------
+
+
+def hits(view: View, query: Query, fused: Fused, *, top_k: int, explain: bool) -> list[Hit]:
     """The best chunks, and among them at most two entities that take no chunk's place."""
-    times = {key: row.timestamp for key, row in chunks.items()}
-    times |= {ENTITY + row.id: row.valid_from for row in entities.values()}
-    ordered = best_first(fused.scores, times)
-    kept = [key for key in ordered if key in chunks][:top_k]
-    kept += [key for key in ordered if key.removeprefix(ENTITY) in entities][:MOST_ENTITIES]
-    chosen = set(kept)
-    rows: dict[str, ChunkRow | EntityRow] = dict(chunks)
-    rows |= {ENTITY + row.id: row for row in entities.values()}
-    return [_hit(key, rows[key], fused, explain=explain, k=k) for key in ordered if key in chosen]
+    chunks = _chunks(view, query, fused, top_k, explain=explain)
+    entities = [] if query.scope.only_chunks else _entities(view, query, fused, explain=explain)
+    for entity in entities:
+        weaker = [hit["score"] for hit in chunks if hit["rrf_score"] <= entity["rrf_score"]]
+        if fused.pieces:
+            entity["score"] = max(weaker, default=0.0)
+    # Where an entity has a chunk's score, its ranks were the better ones.
+    return sorted([*entities, *chunks], key=lambda hit: -hit["score"])
 
 
-def _hit(key: str, row: ChunkRow | EntityRow, fused: Fused, *, explain: bool, k: int) -> Hit:
-    lanes = fused.found[key]
-    score = round(fused.scores[key], 6)
+def _chunks(view: View, query: Query, fused: Fused, top_k: int, *, explain: bool) -> list[Hit]:
+    seqs = query.index.seqs_of(fused.rows)
+    places = {seq: place for place, seq in enumerate(seqs)}
+    found: list[ChunkRow] = []
+    # What somebody closes meanwhile is passed over.
+    for start in range(0, len(seqs), top_k):
+        found += view.chunks(seqs[start : start + top_k], query.scope)
+        if len(found) >= top_k:
+            break
+    hits = [_hit(row, places[row.seq], query, fused) for row in found[:top_k]]
+    if explain:
+        for row, hit in zip(found, hits, strict=False):
+            hit["explain"] = _reasons(view, query, fused, row, places[row.seq])
+    return hits
+
+
+def _hit(row: ChunkRow, place: int, query: Query, fused: Fused) -> Hit:
+    lanes = _ranks(fused, int(fused.rows[place]))
+    hit: dict[str, Any] = {
+        "chunk_id": row.id,
+        "content": row.content,
+        "source": row.source,
+        "timestamp": row.timestamp,
+        "importance": row.importance,
+        "method": min(lanes, key=lambda lane: lanes[lane]),
+        "lanes": lanes,
+        "score": round(float(fused.scores[place]), 6),
+        "rrf_score": round(float(fused.rrf[place]), 6),
+    }
+    return cast("Hit", hit | _measures(query, fused, int(fused.rows[place])))
+
+
+def _ranks(fused: Fused, row: int) -> dict[Lane, int]:
+    """The rank of a row in each lane that found it, from 1."""
+    return {
+        lane: int(at[0]) + 1
+        for lane, ranking in fused.rankings.items()
+        if len(at := np.flatnonzero(ranking.rows == row))
+    }
+
+
+def _measures(query: Query, fused: Fused, row: int) -> dict[str, float]:
+    """Cosine and distance, where there is a vector, and how much of the query the words make up."""
+    found = {}
+    vector = fused.rankings.get("vector")
+    if vector and vector.meaning is not None and row < len(vector.meaning.cosine):
+        cosine = float(vector.meaning.cosine[row])
+        if cosine >= -1.001:
+            # For vectors of length 1, distance squared is 2 - 2 cosine.
+            distance = max(0.0, 2 - 2 * cosine) ** 0.5
+            found = {"similarity": round(cosine, 4), "distance": round(distance, 4)}
+    share = query.lexical.share
+    return found | {"match": round(float(share[row]), 3) if row < len(share) else 0.0}
+
+
+def _reasons(view: View, query: Query, fused: Fused, row: ChunkRow, place: int) -> dict[str, Any]:
+    """For each lane its rank, what that adds, and why; and each piece of evidence."""
+    at = int(fused.rows[place])
+    reasons: dict[str, Any] = {}
+    for lane, rank in _ranks(fused, at).items():
+        because = [
+            *_words(query, row, lane),
+            *_named(view, fused.rankings[lane].because.get(at, ())),
+        ]
+        reasons[lane] = _reason(lane, rank, because, fused.fusion)
+    if fused.pieces:
+        values = {name: round(float(piece[place]), 3) for name, piece in fused.pieces.items()}
+        reasons["evidence"] = {name: value for name, value in values.items() if value}
+    return reasons
+
+
+def _reason(lane: Lane, rank: int, because: Sequence[str], fusion: Fusion) -> dict[str, Any]:
+    score = round(fusion.weights[lane] / (fusion.k + rank), 6)
+    return {"rank": rank, "score": score, "because": list(dict.fromkeys(because))}
+
+
+def _words(query: Query, row: ChunkRow, lane: Lane) -> list[str]:
+    """The words of the query that a chunk found by words has, and the time that it names."""
+    if lane != "meta":
+        return []
+    terms = set(words.stems(words.index_terms(row.content)))
+    present = [term for term in query.terms if words.stems([term])[0] in terms]
+    times = [each.words for each in query.spans if each.start <= row.timestamp < each.end]
+    return [*present, *times]
+
+
+def _named(view: View, because: Sequence[Node]) -> list[str]:
+    """Reasons as they are shown: a chunk on the way by its id."""
+    ids = view.chunk_ids(node for node in because if isinstance(node, int))
+    return [node if isinstance(node, str) else ids.get(node, "") for node in because]
+
+
+def _entities(view: View, query: Query, fused: Fused, *, explain: bool) -> list[Hit]:
+    keys = list(fused.entities)
+    rows = view.entities([key[len(ENTITY) :] for key in keys], query.scope)
+    shown = [key for key in keys if key[len(ENTITY) :] in rows][:MOST_ENTITIES]
+    return [
+        _entity_hit(view, rows[key[len(ENTITY) :]], key, fused, explain=explain) for key in shown
+    ]
+
+
+def _entity_hit(view: View, row: EntityRow, key: str, fused: Fused, *, explain: bool) -> Hit:
+    found: dict[Lane, tuple[int, FoundEntity]] = {
+        lane: (rank, each)
+        for lane, ranking in fused.rankings.items()
+        for rank, each in enumerate(ranking.entities, start=1)
+        if each.key == key
+    }
+    score = round(fused.entities[key], 6)
     hit: dict[str, Any] = {
         "chunk_id": key,
-        **_content(row),
-        "importance": row.importance,
-        "method": min(lanes, key=lambda lane: lanes[lane][0]),
-        "lanes": {lane: rank for lane, (rank, _) in lanes.items()},
-        "score": score,
-        "rrf_score": score,
-    }
-    distances = [found.distance for _, found in lanes.values() if found.distance is not None]
-    if distances:
-        # For vectors of length 1, distance squared is 2 - 2 cosine.
-        hit |= {
-            "similarity": round(1 - distances[0] ** 2 / 2, 4),
-            "distance": round(distances[0], 4),
-        }
-    if explain:
-        hit["explain"] = {
-            lane: {"rank": rank, "score": round(1 / (k + rank), 6), "because": list(found.because)}
-            for lane, (rank, found) in lanes.items()
-        }
-    return cast("Hit", hit)
-
-
-def _content(row: ChunkRow | EntityRow) -> dict[str, Any]:
-    if isinstance(row, ChunkRow):
-        return {"content": row.content, "source": row.source, "timestamp": row.timestamp}
-    return {
         "content": row.summary or row.name,
         "source": f"entity:{row.kind}",
         "timestamp": row.valid_from,
         "entity_id": row.id,
         "entity_name": row.name,
         "entity_kind": row.kind,
+        "importance": row.importance,
+        "method": min(found, key=lambda lane: found[lane][0]),
+        "lanes": {lane: rank for lane, (rank, _) in found.items()},
+        "score": score,
+        "rrf_score": score,
     }
+    if explain:
+        hit["explain"] = {
+            lane: _reason(lane, rank, _named(view, each.because), fused.fusion)
+            for lane, (rank, each) in found.items()
+        }
+    return cast("Hit", hit)
 
 
 # --- The budget ------------------------------------------------------------------------

@@ -176,7 +176,14 @@ class Config:
     )
     recall_concurrent: bool = _setting("recall.concurrent", True, _flag, "true or false")
     recall_rrf_k: int = _setting("recall.rrf_k", 60, *_whole(1, 1000))
-    recall_lane_depth: int = _setting("recall.lane_depth", 20, *_whole(1, 1000))
+    recall_lane_depth: int = _setting("recall.lane_depth", 200, *_whole(1, 1000))
+    recall_vector_weight: float = _setting("recall.vector_weight", 1.0, *_number(0, 10))
+    recall_graph_weight: float = _setting("recall.graph_weight", 0.5, *_number(0, 10))
+    recall_meta_weight: float = _setting("recall.meta_weight", 2.0, *_number(0, 10))
+    recall_entity_weight: float = _setting("recall.entity_weight", 0.5, *_number(0, 10))
+    recall_rerank: str = _setting(
+        "recall.rerank", "evidence", _choice("evidence", "none"), "evidence or none"
+    )
     recall_stock_boost: float = _setting("recall.stock_boost", 0.05, *_number(0, 1))
     recall_placeholders: tuple[str, ...] = _setting(
         "recall.placeholders", PLACEHOLDERS, _words, "a list of words"

@@ -1,19 +1,31 @@
 """One ranking out of several: reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index import Floats, Index
+from postings import Rows
+
+Key = TypeVar("Key", int, str)
 
 
-def rrf(rankings: Iterable[Sequence[str]], k: int = 60) -> dict[str, float]:
-    """Each ranking adds 1 / (k + rank) to what it holds, ranks from 1.
+def rrf(
+    rankings: Iterable[Sequence[Key]], k: int = 60, weights: Sequence[float] = ()
+) -> dict[Key, float]:
+    """Each ranking adds weight / (k + rank) to what it holds, ranks from 1; weights are 1 if not given.
 
     >>> a, b, c = ["doc1", "doc5", "doc2"], ["doc2", "doc1", "doc7"], ["doc5", "doc9", "doc1"]
     >>> {key: round(score, 4) for key, score in rrf([a, b, c]).items()}["doc1"]
     0.0484
     """
-    scores: dict[str, float] = {}
-    for ranking in rankings:
+    scores: dict[Key, float] = {}
+    for at, ranking in enumerate(rankings):
+        weight = weights[at] if weights else 1.0
         for rank, key in enumerate(ranking, start=1):
-            scores[key] = scores.get(key, 0.0) + 1 / (k + rank)
+            scores[key] = scores.get(key, 0.0) + weight / (k + rank)
     return scores
 
 
@@ -26,13 +38,18 @@ def stock_boost(rank: int, strength: float = 0.05) -> float:
     return strength / float(rank**0.5)
 
 
-def best_first(scores: Mapping[str, float], times: Mapping[str, str]) -> list[str]:
-    """Keys by score; the newer first where scores are equal, then by id.
+def best_rows(scores: Floats, index: Index, limit: int) -> Rows:
+    """The rows with a score, best first; the newer first where scores are equal."""
+    found = np.flatnonzero(scores > 0)
+    if len(found) > limit:
+        found = found[np.argpartition(-scores[found], limit - 1)[:limit]]
+    return found[ordered(scores[found], found, index)].astype(np.int32)
 
-    >>> best_first({"b": 1.0, "a": 1.0, "c": 1.0}, {"a": "2025", "b": "2026", "c": "2025"})
-    ['b', 'a', 'c']
+
+def ordered(scores: Floats, rows: NDArray[np.integer[Any]], index: Index) -> NDArray[np.intp]:
+    """The places of some rows by score; the newer first where scores are equal, then the later.
+
+    Sums of the same terms in another order differ in the last digit: that is no difference.
     """
-    keys = sorted(scores)
-    keys.sort(key=lambda key: times.get(key, ""), reverse=True)
-    # Sums of the same terms in another order differ in the last digit: that is no difference.
-    return sorted(keys, key=lambda key: round(scores[key], 9), reverse=True)
+    stamp, seq = index.field("stamp")[rows], index.field("seq")[rows]
+    return np.lexsort((-seq, -stamp, -np.round(scores, 6)))

@@ -59,7 +59,7 @@ def _nodes(view: View, walk: Walk, hops: Mapping[str, int]) -> list[Node]:
     ids = list(hops)[: walk.limit]
     scope = Scope(asof=walk.bounds.asof)
     rows: dict[str, ChunkRow | EntityRow] = {
-        **view.chunks(filter(is_chunk_id, ids), scope),
+        **{row.id: row for row in view.chunks((node for node in ids if is_chunk_id(node)), scope)},
         **view.entities((node for node in ids if not is_chunk_id(node)), scope),
     }
     return [_node(rows[node], hops[node]) for node in ids if node in rows]

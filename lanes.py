@@ -1,51 +1,89 @@
 """The four lanes: each a small function from a read connection and a query to a ranking.
 
 Vector, meta and entity stand alone; graph starts from what they found best and returns only
-what it reached itself. A lane applies the scope before its cut and says why it found a thing.
+what it reached itself. A lane applies the scope before its cut and can say why it found a thing.
+Chunks are meant by their rows in the index in memory (index.py), entities by "entity:" and id.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 import words
-from fusion import best_first
+from dates import Span
+from fusion import best_rows
+from index import Floats, Index, Lexical, Mask, Meaning
+from matrix import NOWHERE
+from postings import Rows
 from rows import Naming, Scope, Vectors, is_chunk_id
 from store import View
 
-SUBSTRING = 0.3  # what a piece inside a word counts, beside about 1 for the whole word
-TERM = 0.1  # what each word found counts at least: BM25 gives none to words of half the chunks
+SUBSTRING = 0.3  # what a piece inside a word counts, beside 1 for the whole word
+DATED = 0.75  # what the day counts that the query names, beside 1 for the best words
+CLOSENESS = {"day": 1.0, "week": 0.7, "month": 0.3, "year": 0.1}
+"""How much of that a longer time counts."""
+SPELLED = 1e-4  # what of two equal texts the closer spelling gains
+TIED = 50  # of so many best chunks, those with equal scores are compared by spelling
 SEEDS = 5  # chunks, and entities, that the graph starts from
 MOST_NAMES = 8  # entities whose memories the entity lane looks at
 MOST_MENTIONS = 1000  # memories of one entity, newest first, that compete
 MOST_REACHED = 200  # nodes of one hop that the next one starts from
 ENTITY = "entity:"
 
+Node = int | str
+"""A chunk's seq, or "entity:" and an entity's id."""
 
-@dataclass(frozen=True, slots=True)
+
 class Query:
     """What every lane is given; each takes from it what it needs."""
 
-    text: str
-    scope: Scope
-    at: str
-    """The moment at which relations must hold."""
-    depth: int
-    hops: int
-    fan_out: int
-    vector: Callable[[], Vectors | None]
-    """Makes the query's vector when it is asked for; None where there is no model."""
+    def __init__(
+        self,
+        view: View,
+        text: str,
+        scope: Scope,
+        *,
+        at: str,
+        depth: int,
+        hops: int,
+        fan_out: int,
+        vector: Vectors | None,
+        spans: Callable[[Index], Sequence[Span]],
+    ) -> None:
+        """`at` is the moment at which relations must hold; `vector` is the query's, None where
+        there is no model; `spans` finds the times that the query names."""
+        self.text, self.scope, self.at = text, scope, at
+        self.depth, self.hops, self.fan_out = depth, hops, fan_out
+        self.vector = vector
+        self.terms = words.query_terms(text)
+        self.index = view.index(past=scope.asof is not None)
+        self.numbers = view.term_numbers(list(dict.fromkeys(words.stems(self.terms))))
+        self.spans = spans(self.index)
+        self._only = view.named_one_by_one(scope)
+        self._lexical: Lexical | None = None
+
+    @property
+    def lexical(self) -> Lexical:
+        """What the words say of every chunk, computed once."""
+        with self.index.lock:
+            if self._lexical is None:
+                population = self.index.population(self.scope.asof)
+                self._lexical = self.index.lexical(self.numbers, population)
+            return self._lexical
+
+    def within(self) -> Mask | None:
+        """The rows in scope, as of now; None where all are. Asked under the index's lock."""
+        return self.index.within(self.scope, self._only)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A chunk id, or "entity:" and an entity's id, and why it was found."""
+class FoundEntity:
+    """An entity that a lane found: "entity:" and its id, and why."""
 
     key: str
-    because: tuple[str, ...] = ()
-    distance: float | None = None
-    faint: bool = False
-    """Only a part of an ordinary word, in a query of several: counts if nothing better is found."""
+    because: tuple[Node, ...] = ()
     boosted: bool = False
     """A stock whose code, name or alias is a whole token of the query."""
 
@@ -54,8 +92,15 @@ class Found:
 class Ranking:
     """What a lane found, best first; entities are ranked apart and take no chunk's place."""
 
-    chunks: list[Found] = field(default_factory=list)
-    entities: list[Found] = field(default_factory=list)
+    rows: Rows = field(default_factory=lambda: np.zeros(0, np.int32))
+    entities: Sequence[FoundEntity] = ()
+    scores: Floats | None = None
+    """The lane's measure of every row, for ordering by evidence."""
+    meaning: Meaning | None = None
+    faint: bool = False
+    """Only parts of ordinary words, in a query of several: counts if nothing better is found."""
+    because: Mapping[int, tuple[Node, ...]] = field(default_factory=dict)
+    """Why some of the rows are here: words, names, or the way that led to them."""
 
 
 # --- Vector ----------------------------------------------------------------------------
@@ -63,11 +108,19 @@ class Ranking:
 
 def vector_lane(view: View, query: Query) -> Ranking:
     """Chunks nearest in meaning."""
-    vector = query.vector()
-    if vector is None:
+    if query.vector is None:
         return Ranking()
-    near = view.nearest(vector, query.scope, query.depth)
-    return Ranking([Found(key, distance=distance) for key, distance in near])
+    index = query.index
+    with index.lock:
+        meaning = index.meaning(query.vector, index.population(query.scope.asof))
+        near = _masked(meaning.cosine - NOWHERE, query.within())
+        rows = best_rows(near, index, query.depth)
+    return Ranking(rows, scores=meaning.standard, meaning=meaning)
+
+
+def _masked(scores: Floats, within: Mask | None) -> Floats:
+    """The scores with 0 for every row out of scope."""
+    return scores if within is None else scores * within
 
 
 # --- Meta ------------------------------------------------------------------------------
@@ -76,83 +129,154 @@ def vector_lane(view: View, query: Query) -> Ranking:
 def meta_lane(view: View, query: Query) -> Ranking:
     """Chunks whose text, tags or properties have the query's words, or pieces of it as they stand.
 
-    Words rank by BM25. A piece inside a longer word, and a piece of several terms that stands
-    there as written, adds to it by its rarity; of equal texts the closer spelling comes first.
-    The `get` of a question is in every budget: such finds are marked as faint.
+    Words rank by BM25, over a chunk's own and its neighbours'. A piece inside a longer word, and
+    a piece of several terms that stands there as written, adds to it by its rarity; so does a
+    time of the chunk that the query names. Of equal texts the closer spelling comes first. The
+    `get` of a question is in every budget: where nothing better is found, such finds are faint.
     """
-    terms = words.query_terms(query.text)
+    lexical = query.lexical
     pieces = words.literals(query.text)
-    scores = dict(view.matching(terms, query.scope, query.depth))
-    whole = set(scores)
-    solid = set(scores)
-    for piece in pieces:
-        found, weight = _containing(view, query, piece)
-        for key in found:
-            scores[key] = scores.get(key, 0.0) + weight
-        if len(pieces) == 1 or not words.is_plain(piece):
-            solid.update(found)
-    texts = view.texts(scores)
-    spelled = query.text.split()
-    for key, (text, _) in texts.items():
-        if key in whole:
-            scores[key] += TERM * len(_present(terms, text))
-        scores[key] += 1e-6 * sum(piece in text for piece in spelled)
-    best = best_first(scores, {key: time for key, (_, time) in texts.items()})[: query.depth]
-    wanted = list(dict.fromkeys([*pieces, *terms]))
-    return Ranking(
-        [Found(key, _present(wanted, texts[key][0]), faint=key not in solid) for key in best]
-    )
+    faint = [piece for piece in pieces if len(pieces) > 1 and words.is_plain(piece)]
+    solid = [piece for piece in pieces if piece not in faint]
+    found = _containing(view, query, solid)
+    only_parts = not found and not _any(lexical.score, query)
+    if only_parts:
+        found = _containing(view, query, faint)
+    with query.index.lock:
+        scores = _fitted(lexical.score, query.index.count)
+        for row, (weight, _) in found.items():
+            scores[row] += weight
+        scores = _masked(scores / max(float(scores.max(initial=0)), 1e-9), query.within())
+    _spell(view, query, scores)
+    with query.index.lock:
+        rows = best_rows(_with_dates(query, scores), query.index, query.depth)
+    because = {row: inside for row, (_, inside) in found.items()}
+    return Ranking(rows, scores=scores, faint=only_parts, because=because)
 
 
-def _containing(view: View, query: Query, piece: str) -> tuple[list[str], float]:
-    """The chunks that have a piece as it stands, and what that is worth.
+def _with_dates(query: Query, scores: Floats) -> Floats:
+    """The scores with what a time adds that the query names."""
+    if not query.spans:
+        return scores
+    everyone = np.arange(len(scores), dtype=np.int32)
+    return _masked(scores + np.float32(DATED) * dated(query, everyone), query.within())
+
+
+def dated(query: Query, rows: Rows) -> Floats:
+    """How closely the query names the time of each row: 1 for its day, 0 where it does not."""
+    found = np.zeros(len(rows), np.float32)
+    for unit, closeness in CLOSENESS.items():
+        spans = [(span.start, span.end) for span in query.spans if span.unit == unit]
+        if spans:
+            inside = query.index.dated(rows, spans)
+            found = np.maximum(found, np.float32(closeness) * inside)
+    return found
+
+
+def _any(scores: Floats, query: Query) -> bool:
+    """Whether any row in scope has a score, or a time that the query names."""
+    with query.index.lock:
+        within = query.within()
+        some = scores if within is None else scores[within[: len(scores)]]
+    return bool(query.spans) or bool((some > 0).any())
+
+
+def _fitted(values: Floats, count: int) -> Floats:
+    """A copy for so many rows: some may have come since it was computed."""
+    fitted = np.zeros(count, np.float32)
+    fitted[: len(values)] = values[:count]
+    return fitted
+
+
+def _containing(
+    view: View, query: Query, pieces: Iterable[str]
+) -> dict[int, tuple[float, tuple[str, ...]]]:
+    """The rows that have pieces as they stand, what that is worth, and which pieces.
 
     A piece that is one term is looked for inside other words only: where it is a word of its
     own, BM25 has counted it. Its rarity is BM25's, of the chunks that have it either way.
     """
-    parts = words.index_terms(piece)
-    word = parts[0] if len(parts) == 1 else ""
-    whole = view.count(word) if word else 0
-    if whole >= query.depth and query.scope.current:
-        return [], 0.0  # its whole words fill the lane, and parts of words come after them
-    found = view.containing(piece, query.scope, query.depth, but_term=word)
-    count = len(found) + whole
-    rarity = math.log(max(1.0, (view.live_count() - count + 0.5) / (count + 0.5)))
-    return found, SUBSTRING * (rarity + TERM)
+    found: dict[int, tuple[float, tuple[str, ...]]] = {}
+    for piece in pieces:
+        whole = _whole(view, query, piece)
+        if len(whole) >= query.depth:
+            continue  # its whole words fill the lane, and parts of words come after them
+        seqs = view.containing(piece, query.scope, query.depth + len(whole))
+        rows = [row for row in query.index.rows_of(seqs).tolist() if row not in whole]
+        count = len(rows) + len(whole)
+        weight = SUBSTRING * math.log(1 + (query.index.count + 0.5) / (count + 0.5))
+        for row in rows[: query.depth]:
+            before, inside = found.get(row, (0.0, ()))
+            found[row] = (before + weight, (*inside, piece))
+    return found
 
 
-def _present(wanted: Iterable[str], text: str) -> tuple[str, ...]:
-    folded = words.fold(text)
-    return tuple(piece for piece in wanted if piece in folded)
+def _whole(view: View, query: Query, piece: str) -> set[int]:
+    """The rows in scope that have a piece as a word of its own, where it is one term."""
+    parts = words.stems(words.index_terms(piece))
+    if len(parts) != 1:
+        return set()
+    (number,) = view.term_numbers(parts)
+    with query.index.lock:
+        return set(query.index.having(number, query.within()).tolist())
+
+
+def _spell(view: View, query: Query, scores: Floats) -> None:
+    """Of the best rows with equal scores, let those gain that are spelled like the query."""
+    with query.index.lock:
+        best = best_rows(scores, query.index, TIED)
+        values = np.round(scores[best], 5)
+        repeated = best[np.isin(values, values[1:][values[1:] == values[:-1]])]
+        seqs = query.index.seqs_of(repeated)
+    texts = view.texts(seqs) if seqs else {}
+    spelled = query.text.split()
+    for row, seq in zip(repeated.tolist(), seqs, strict=True):
+        scores[row] += SPELLED * sum(piece in texts.get(seq, "") for piece in spelled)
 
 
 # --- Entity ----------------------------------------------------------------------------
 
 
 def entity_lane(view: View, query: Query) -> Ranking:
-    """The entities that the query names, and the chunks that mention them.
+    """The entities that the query names, and the chunks that mention them or that they said.
 
     Chunks that mention more of them, and rarer ones, come first; among equals those whose text
     has the query's words.
     """
     names = _names(view, query)
-    scores: dict[str, float] = {}
-    because: dict[str, tuple[str, ...]] = {}
-    for name in names[:MOST_NAMES]:
-        mentioning = view.mentioning(name.entity_id, query.scope, MOST_MENTIONS)
-        for key in mentioning:
-            scores[key] = scores.get(key, 0.0) + 1 / math.log2(2 + len(mentioning))
-            because[key] = (*because.get(key, ()), name.entity_id)
-    if scores:
-        matching = view.matching(words.query_terms(query.text), query.scope, MOST_MENTIONS)
-        for rank, (key, _) in enumerate(matching):
-            if key in scores:
-                scores[key] += 1e-2 / (1 + rank)
-    best = best_first(scores, _times(view, scores))[: query.depth]
-    return Ranking(
-        [Found(key, because[key]) for key in best],
-        [_found_entity(name) for name in names[: query.depth]],
-    )
+    groups = [_mentions(view, query, name.entity_id) for name in names[:MOST_NAMES]]
+    because: dict[int, tuple[str, ...]] = {}
+    for name, rows in zip(names, groups, strict=False):
+        for row in rows.tolist():
+            because[row] = (*because.get(row, ()), name.entity_id)
+    with query.index.lock:
+        groups += _said_by(query)
+        scores = np.zeros(query.index.count, np.float32)
+        for rows in groups:
+            scores[rows] += 1 / math.log2(2 + len(rows))
+        named = _masked(scores, query.within())
+        lexical = _fitted(query.lexical.score, query.index.count)
+        tie = np.float32(1e-2) * lexical / max(float(lexical.max(initial=0)), 1e-9)
+        order = np.where(named > 0, named + tie, 0)
+        rows = best_rows(order, query.index, query.depth)
+    entities = [_found_entity(name) for name in names[: query.depth]]
+    share = named / max(float(named.max(initial=0)), 1e-9)
+    return Ranking(rows, entities, scores=share, because=because)
+
+
+def _mentions(view: View, query: Query, entity_id: str) -> Rows:
+    seqs = view.mentioning(entity_id, query.scope, MOST_MENTIONS)
+    return query.index.rows_of(seqs)
+
+
+def _said_by(query: Query) -> list[Rows]:
+    """For each source or speaker that the query names: the rows it said."""
+    source, speaker = query.index.field("source"), query.index.field("speaker")
+    keys = words.name_keys(query.text)
+    return [
+        np.flatnonzero(np.isin(source, numbers) | np.isin(speaker, numbers)).astype(np.int32)
+        for numbers in query.index.names.named(keys)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +291,7 @@ def _names(view: View, query: Query) -> list[_Named]:
     """The entities named whole, longest name first; then those that share a word with the query."""
     keys = words.lookup_keys(words.name_keys(query.text))
     found = [_named(naming, whole=True) for naming in view.named(keys, query.scope)]
-    for term in words.query_terms(query.text):
+    for term in query.terms:
         if not words.is_common(term):
             like = view.names_like(term, query.scope, query.depth)
             found += [
@@ -180,13 +304,9 @@ def _named(naming: Naming, *, whole: bool) -> _Named:
     return _Named(naming.entity_id, naming.kind, naming.key, whole)
 
 
-def _found_entity(name: _Named) -> Found:
+def _found_entity(name: _Named) -> FoundEntity:
     boosted = name.whole and name.kind.lower() == "stock"
-    return Found(ENTITY + name.entity_id, (name.key,), boosted=boosted)
-
-
-def _times(view: View, keys: Iterable[str]) -> dict[str, str]:
-    return {key: time for key, (_, time) in view.texts(keys).items()}
+    return FoundEntity(ENTITY + name.entity_id, (name.key,), boosted)
 
 
 # --- Graph -----------------------------------------------------------------------------
@@ -195,10 +315,10 @@ def _times(view: View, keys: Iterable[str]) -> dict[str, str]:
 @dataclass(frozen=True, slots=True)
 class _Reached:
     weight: float
-    path: tuple[str, ...]
+    path: tuple[Node, ...]
 
 
-def graph_lane(view: View, query: Query, seeds: Sequence[str]) -> Ranking:
+def graph_lane(view: View, query: Query, seeds: Sequence[Node]) -> Ranking:
     """What mentions and relations lead to from the seeds: nearest first, then heaviest.
 
     A step goes from a chunk to an entity it mentions, from an entity to a chunk that mentions
@@ -207,65 +327,90 @@ def graph_lane(view: View, query: Query, seeds: Sequence[str]) -> Ranking:
     No hop is taken once there are enough chunks.
     """
     order = {seed: rank for rank, seed in enumerate(seeds)}
-    seen: set[str] = set()
+    seen: set[Node] = set()
     frontier = {seed: _Reached(1.0, (seed,)) for seed in seeds}
-    chunks: list[Found] = []
-    entities: list[Found] = []
+    chunks: dict[int, tuple[Node, ...]] = {}
+    entities: dict[str, tuple[Node, ...]] = {}
     for _ in range(query.hops):
         frontier = _live(view, query, _step(view, query, frontier, seen, order))
         seen |= frontier.keys()
-        weights = {key: reached.weight for key, reached in frontier.items()}
-        for key in best_first(weights, _times(view, frontier)):
-            kept = chunks if is_chunk_id(key) else entities
-            kept.append(Found(key, frontier[key].path))
+        # Of equal weight the newer chunk, and then the entity that comes first by its id.
+        by_id = sorted(frontier, key=lambda node: (isinstance(node, str), str(node)))
+        by_id.sort(key=lambda node: (frontier[node].weight, _seq(node)), reverse=True)
+        for node in by_id:
+            if isinstance(node, int):
+                chunks[node] = frontier[node].path
+            else:
+                entities[node] = frontier[node].path
         if len(chunks) >= query.depth or not frontier:
             break
-    kinds = view.entities([found.key[len(ENTITY) :] for found in entities], query.scope)
-    shown = [found for found in entities if found.key[len(ENTITY) :] in kinds]
-    return Ranking(chunks[: query.depth], shown[: query.depth])
+    kinds = view.entities([node[len(ENTITY) :] for node in entities], query.scope)
+    shown = [
+        FoundEntity(node, path) for node, path in entities.items() if node[len(ENTITY) :] in kinds
+    ]
+    rows = query.index.rows_of(list(chunks)[: query.depth])
+    paths = {
+        row: chunks[seq] for row, seq in zip(rows.tolist(), query.index.seqs_of(rows), strict=True)
+    }
+    return Ranking(rows, shown[: query.depth], because=paths)
+
+
+def _seq(node: Node) -> int:
+    return node if isinstance(node, int) else 0
 
 
 def _step(
     view: View,
     query: Query,
-    frontier: dict[str, _Reached],
-    seen: set[str],
-    order: dict[str, int],
-) -> dict[str, _Reached]:
+    frontier: dict[Node, _Reached],
+    seen: set[Node],
+    order: dict[Node, int],
+) -> dict[Node, _Reached]:
     """Every node one hop further, heaviest first and not too many."""
-    reached: dict[str, _Reached] = {}
+    reached: dict[Node, _Reached] = {}
+    ids = view.chunk_ids(node for node in frontier if isinstance(node, int))
     for node, so_far in frontier.items():
-        for key, weight in _neighbours(view, query, node):
+        for key, weight in _neighbours(view, query, node, ids):
             if key not in seen and _may_reach(so_far.path[0], key, order):
                 before = reached.get(key, _Reached(0.0, (*so_far.path, key)))
                 reached[key] = _Reached(before.weight + so_far.weight * weight, before.path)
-    heaviest = sorted(reached, key=lambda key: (-reached[key].weight, key))[:MOST_REACHED]
+    heaviest = sorted(reached, key=lambda key: (-reached[key].weight, str(key)))[:MOST_REACHED]
     return {key: reached[key] for key in heaviest}
 
 
-def _may_reach(origin: str, key: str, order: dict[str, int]) -> bool:
+def _may_reach(origin: Node, key: Node, order: dict[Node, int]) -> bool:
     if key not in order:
         return True
-    return is_chunk_id(key) and is_chunk_id(origin) and order[origin] < order[key]
+    return isinstance(key, int) and isinstance(origin, int) and order[origin] < order[key]
 
 
-def _neighbours(view: View, query: Query, node: str) -> list[tuple[str, float]]:
-    if is_chunk_id(node):
-        name, asof = node, query.scope.asof
+def _neighbours(
+    view: View, query: Query, node: Node, ids: Mapping[int, str]
+) -> list[tuple[Node, float]]:
+    steps: list[tuple[Node, float]]
+    if isinstance(node, int):
+        name, asof = ids.get(node, ""), query.scope.asof
         steps = [(ENTITY + each, 1.0) for each in view.mentioned(node, asof, query.fan_out)]
     else:
         name = node[len(ENTITY) :]
-        steps = [(each, 1.0) for each in view.mentioning(name, query.scope, query.fan_out)]
+        steps = [(seq, 1.0) for seq in view.mentioning(name, query.scope, query.fan_out)]
     for edge in view.edges(name, query.at, query.fan_out):
         other = edge.target_id if edge.source_id == name else edge.source_id
-        steps.append((other if is_chunk_id(other) else ENTITY + other, edge.weight))
+        if not is_chunk_id(other):
+            steps.append((ENTITY + other, edge.weight))
+        elif (seq := view.seq(other)) is not None:
+            steps.append((seq, edge.weight))
     return steps
 
 
-def _live(view: View, query: Query, reached: dict[str, _Reached]) -> dict[str, _Reached]:
+def _live(view: View, query: Query, reached: dict[Node, _Reached]) -> dict[Node, _Reached]:
     """Only what is live, and of chunks what is in scope."""
-    chunks = view.chunks([key for key in reached if is_chunk_id(key)], query.scope)
-    names = [key[len(ENTITY) :] for key in reached if not is_chunk_id(key)]
+    with query.index.lock:
+        within = query.within()
+        rows = query.index.rows_of(node for node in reached if isinstance(node, int))
+        rows = rows if within is None else rows[within[rows]]
+        chunks = query.index.seqs_of(rows)
+    names = [node[len(ENTITY) :] for node in reached if isinstance(node, str)]
     entities = view.entities(names, Scope(asof=query.scope.asof))
-    live = {*chunks, *(ENTITY + entity_id for entity_id in entities)}
-    return {key: each for key, each in reached.items() if key in live}
+    live: set[Node] = {*chunks, *(ENTITY + entity_id for entity_id in entities)}
+    return {node: each for node, each in reached.items() if node in live}

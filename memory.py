@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from datetime import datetime, timedelta, timezone
@@ -22,16 +22,19 @@ from typing import Any, get_args
 import numpy as np
 
 import answers
+import dates
 import embedder
 import entity_resolve
 import timestamps
 import validation
 import words
+from answers import Fusion
 from config import VERSION, Config
 from embedder import Embedder, ModelLoader
 from errors import InvalidInput, MneloError, ModelError, NotFound
-from fusion import best_first
+from fusion import best_rows
 from graph import Walk, neighbourhood
+from index import Index
 from keeper import Keeper
 from lanes import (
     ENTITY,
@@ -119,6 +122,18 @@ class Memory:
         """`load_model` replaces the choice of a model: it is given the name in the file, if any."""
         self.config = config or Config.load()
         self._contract = validation.contract(self.config)
+        self._zone = timestamps.zone(self.config.timezone)
+        self._fusion = Fusion(
+            k=self.config.recall_rrf_k,
+            weights={
+                "vector": self.config.recall_vector_weight,
+                "graph": self.config.recall_graph_weight,
+                "meta": self.config.recall_meta_weight,
+                "entity": self.config.recall_entity_weight,
+            },
+            boost=self.config.recall_stock_boost,
+            by_evidence=self.config.recall_rerank == "evidence",
+        )
         self._placeholders = {words.name_key(each) for each in self.config.recall_placeholders}
         self.path = Path(path or self.config.database_path).expanduser().absolute()
         self._store = SqliteStore(
@@ -274,7 +289,7 @@ class Memory:
         content, importance = read["new_content"], read["new_importance"]
         if content is None and importance is None and not read["new_properties"]:
             raise InvalidInput("update.nothing")
-        vectors = None if content is None else self._vectors(content)
+        vectors = None if content is None else self._vectors_of_next(read["old_id"], content)
         change = Change(content, importance, read["new_properties"], vectors)
         new, old = self._store.replace_chunk(read["old_id"], change, read["reason"], CLIENT.get())
         self._work.set()
@@ -469,7 +484,11 @@ class Memory:
     # -- inside: remembering --
 
     def _remember(self, items: Sequence[dict[str, Any]]) -> list[Remembered]:
-        vectors = [self._vectors(item["content"]) for item in items]
+        now = timestamps.now()
+        vectors = [
+            self._vectors(item["content"], item["source"], item["timestamp"] or now)
+            for item in items
+        ]
         chunks = [_chunk(item, each) for item, each in zip(items, vectors, strict=True)]
         stored = self._store.put_chunks(chunks, CLIENT.get())
         self._work.set()
@@ -487,12 +506,22 @@ class Memory:
             results.append(result)
         return results
 
-    def _vectors(self, content: str) -> Vectors | None:
+    def _vectors(self, content: str, source: str, timestamp: str) -> Vectors | None:
         """The vectors of a text, if the model is there and the text is not too long to wait for."""
         model = self._model(0)
         if model is None or len(content) > INLINE_CHARACTERS:
             return None
-        return self._embed(model, content)
+        return self._embed(model, self._passage(content, source, timestamp))
+
+    def _vectors_of_next(self, chunk_id: str, content: str) -> Vectors | None:
+        """The vectors of the text that is to replace a memory's."""
+        with self._store.view() as view:
+            (old,) = view.chunks([view.latest_version(chunk_id)], Scope()) or (None,)
+        return old and self._vectors(content, old.source, old.timestamp)
+
+    def _passage(self, content: str, source: str, timestamp: str) -> str:
+        """What is embedded of a memory: when, who and what, though only the last is shown."""
+        return content
 
     def _embed(self, model: Embedder, content: str) -> Vectors | None:
         """A model that fails over a text keeps no memory from being stored: it waits instead."""
@@ -505,45 +534,51 @@ class Memory:
     def _similar(self, chunk_id: str, vectors: Vectors) -> list[Similar]:
         """Live memories that say nearly the same, on a scale that holds for every model."""
         with self._store.view() as view:
-            near = view.nearest(vectors[0], Scope(), SIMILAR + 1)
-            model = view.model()
-        unrelated = model.unrelated if model else 0.0
-        cosines = {key: 1 - distance**2 / 2 for key, distance in near if key != chunk_id}
+            model, index = view.model(), view.index()
+            unrelated = model.unrelated if model else 0.0
+            with index.lock:
+                cosine = index.meaning(vectors[0], index.population(None)).cosine
+                near = best_rows(cosine - unrelated, index, SIMILAR + 1)
+            rows = view.chunks(index.seqs_of(near), Scope())
+        cosines = dict(zip(index.seqs_of(near), cosine[near].tolist(), strict=True))
         return [
-            Similar(chunk_id=key, similarity=round(cosine, 4))
-            for key, cosine in cosines.items()
-            if (cosine - unrelated) / (1 - unrelated) >= SIMILAR_FROM
+            Similar(chunk_id=row.id, similarity=round(cosines[row.seq], 4))
+            for row in rows
+            if row.id != chunk_id
+            and (cosines[row.seq] - unrelated) / (1 - unrelated) >= SIMILAR_FROM
         ][:SIMILAR]
 
     # -- inside: recalling --
 
     def _find(self, read: Mapping[str, Any], asked: str) -> tuple[list[Hit], list[str]]:
         scope = Scope(asof=read["asof"], **read["filters"])
-        deadline = time.monotonic() + self.config.embedder_wait_seconds
-        query = Query(
-            text=read["query"],
-            scope=scope,
-            at=read["asof"] or asked,
-            depth=max(self.config.recall_lane_depth, 2 * read["top_k"]),
-            hops=read["graph_hops"],
-            fan_out=self.config.limits_fan_out,
-            vector=lambda: self._query_vector(read["query"], deadline),
+        vector = (
+            self._query_vector(read["query"]) if self._uses("vector", read["strategy"]) else None
         )
         with self._store.views() as views:
-            rankings, notices = self._rank(views, query, read["strategy"])
-            k = self.config.recall_rrf_k
-            fused = answers.fuse(rankings, k, self.config.recall_stock_boost)
             view = views["graph"]
-            chunks = view.chunks(filter(is_chunk_id, fused.scores), scope)
-            names = [] if scope.only_chunks else _entity_ids(fused.scores)
-            entities = view.entities(names, scope)
+            query = Query(
+                view,
+                read["query"],
+                scope,
+                at=read["asof"] or asked,
+                depth=max(self.config.recall_lane_depth, 2 * read["top_k"]),
+                hops=read["graph_hops"],
+                fan_out=self.config.limits_fan_out,
+                vector=vector,
+                spans=lambda index: self._spans(read["query"], read["asof"] or asked, index),
+            )
+            rankings, notices = self._rank(views, query, read["strategy"])
+            fused = answers.fuse(query, rankings, self._fusion)
+            found = answers.hits(view, query, fused, top_k=read["top_k"], explain=read["explain"])
             pending = view.pending_count()
         if pending and self._uses("vector", read["strategy"]) and not self._off():
             notices.append(message("notice.pending", count=pending))
-        found = answers.hits(
-            fused, chunks, entities, top_k=read["top_k"], explain=read["explain"], k=k
-        )
         return found, notices if found else [message("notice.nothing"), *notices]
+
+    def _spans(self, query: str, now: str, index: Index) -> list[dates.Span]:
+        """The times that a query names, seen from a moment."""
+        return dates.named(query, now, self._zone, index.years())
 
     def _rank(
         self, views: Mapping[str, View], query: Query, strategy: str
@@ -556,7 +591,7 @@ class Memory:
         outcomes = self._run(views, query, wanted)
         rankings = {lane: each for lane, each in outcomes.items() if isinstance(each, Ranking)}
         if self._uses("graph", strategy):
-            seeds = _seeds(rankings, self.config.recall_rrf_k)
+            seeds = answers.seeds(rankings, query, self._fusion, SEEDS)
             outcomes["graph"] = _attempt("graph", graph_lane, views["graph"], query, seeds)
             if isinstance(outcomes["graph"], Ranking):
                 rankings["graph"] = outcomes["graph"]
@@ -586,8 +621,9 @@ class Memory:
         }
         return {lane: future.result() for lane, future in running.items()}
 
-    def _query_vector(self, text: str, deadline: float) -> Vectors | None:
+    def _query_vector(self, text: str) -> Vectors | None:
         """The vector of a query; memories that wait for theirs get them first, as time allows."""
+        deadline = time.monotonic() + self.config.embedder_wait_seconds
         model = self._model(max(0.0, deadline - time.monotonic()))
         if model is None:
             return None
@@ -654,11 +690,12 @@ class Memory:
             with self._store.view() as view:
                 waiting = view.pending(FILL_FIRST)
             filled = 0
-            for seq, content in waiting:
-                if time.monotonic() > deadline or (longest and len(content) > longest):
+            for row in waiting:
+                if time.monotonic() > deadline or (longest and len(row.content) > longest):
                     continue
-                vectors = self._embed(model, content)
-                filled += 0 if vectors is None else self._store.put_vectors([(seq, vectors)])
+                passage = self._passage(row.content, row.source, row.timestamp)
+                vectors = self._embed(model, passage)
+                filled += 0 if vectors is None else self._store.put_vectors([(row.seq, vectors)])
             return filled
         finally:
             self._fill_lock.release()
@@ -684,18 +721,6 @@ def _attempt(lane: Lane, function: Callable[..., Ranking], *arguments: Any) -> R
     except Exception as error:
         log.exception("the %s lane failed", lane)
         return error
-
-
-def _seeds(rankings: Mapping[Lane, Ranking], k: int) -> list[str]:
-    """What the other lanes found best: chunks, then entities."""
-    fused = answers.fuse(rankings, k, 0.0)
-    ordered = best_first(fused.scores, {})
-    chunks = [key for key in ordered if is_chunk_id(key)][:SEEDS]
-    return chunks + [key for key in ordered if not is_chunk_id(key)][:SEEDS]
-
-
-def _entity_ids(keys: Iterable[str]) -> list[str]:
-    return [key[len(ENTITY) :] for key in keys if not is_chunk_id(key)]
 
 
 def _chunk(read: Mapping[str, Any], vectors: Vectors | None) -> NewChunk:

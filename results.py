@@ -40,6 +40,8 @@ class Hit(TypedDict):
     """Cosine, -1 to 1, when the vector lane saw it."""
     distance: NotRequired[float]
     """L2 distance of the unit vectors, 0 to 2."""
+    match: NotRequired[float]
+    """What part of the query's weight (IDF) the memory's own words make up, 0 to 1."""
     entity_id: NotRequired[str]
     entity_name: NotRequired[str]
     entity_kind: NotRequired[str]

@@ -4,7 +4,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +99,31 @@ class StoredChunk:
     pending: bool
 
 
+class IndexRow(NamedTuple):
+    """What the index in memory knows of one chunk."""
+
+    seq: int
+    rev: int
+    """Grows with every change of a chunk: what is above an index's own is news to it."""
+    place: int
+    """The seq of the memory's first version, which keeps its place in the session."""
+    flags: int
+    speaker: str
+    terms: bytes
+    """The numbers of its own terms, each once: uint32, little-endian."""
+    weights: bytes
+    """For each term how often it has it, in halves, at most 255: uint8."""
+    session_id: str
+    source: str
+    timestamp: str
+    importance: float
+    valid_from: str
+    valid_until: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
+    seq: int
     id: str
     content: str
     source: str

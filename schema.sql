@@ -123,17 +123,27 @@ CREATE TABLE windows (
 ) STRICT;
 CREATE INDEX windows_chunk ON windows (chunk_seq);
 
--- Text indexes; rowid is chunks.seq. The text is folded and cut into terms by words.py, so the
--- tokenizer splits at spaces only. Closed chunks move to tables of their own: what was forgotten
--- is in no index that current searches read.
-CREATE VIRTUAL TABLE words USING fts5 (
-    text, metadata, content='', contentless_delete=1,
-    tokenize="porter unicode61 remove_diacritics 0 categories 'L* M* N* P* S* C*'"
-);
-CREATE VIRTUAL TABLE closed_words USING fts5 (
-    text, metadata, content='', contentless_delete=1,
-    tokenize="porter unicode61 remove_diacritics 0 categories 'L* M* N* P* S* C*'"
-);
+-- The terms of all texts (words.py), and for each chunk which of them it has and how often. From
+-- these rows every process makes its index in memory (index.py); `rev` grows with each change of a
+-- chunk and tells it what is new. No index holds closed chunks except for questions about the past.
+CREATE TABLE terms (
+    id   INTEGER PRIMARY KEY,
+    term TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE postings (
+    chunk_seq INTEGER PRIMARY KEY REFERENCES chunks (seq),
+    rev       INTEGER NOT NULL,
+    place     INTEGER NOT NULL,                      -- seq of its first version: its place in the session
+    flags     INTEGER NOT NULL,                      -- 1: ends with a question, 2: says when
+    speaker   TEXT    NOT NULL,                      -- the name that the text begins with, if any
+    terms     BLOB    NOT NULL,                      -- numbers of its terms, each 4 bytes
+    weights   BLOB    NOT NULL                       -- how often each, in halves, each 1 byte
+) STRICT;
+CREATE INDEX postings_rev ON postings (rev);
+
+-- Pieces of texts as they stand; rowid is chunks.seq, the text is folded. Closed chunks move to a
+-- table of their own: what was forgotten is in no index that current searches read.
 CREATE VIRTUAL TABLE trigrams USING fts5 (
     text, content='', contentless_delete=1, detail=none, tokenize='trigram case_sensitive 1'
 );

@@ -9,7 +9,6 @@ Rows are closed, not deleted. A chunk's index rows move to the `closed_` tables 
 closed, so current searches never see them and questions about the past still do.
 """
 
-import hashlib
 import json
 import threading
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import apsw
 import numpy as np
 import sqlite_vec
+from numpy.typing import NDArray
 
 import timestamps
 import words
@@ -30,6 +30,8 @@ from config import ROOT
 from entity_resolve import differ_by_number
 from errors import InvalidInput, NotFound, StoreBusy, StoreError
 from file_check import examine, identity
+from index import Index
+from indexing import Indexed
 from rows import (
     Change,
     ChunkRow,
@@ -37,6 +39,7 @@ from rows import (
     EntityNames,
     EntityRow,
     GraphBounds,
+    IndexRow,
     LogEntry,
     Merge,
     Model,
@@ -52,7 +55,6 @@ from rows import (
 )
 
 APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
-MAX_NEIGHBOURS = 4096  # vec0 takes no larger k
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
 LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
 MAX_BACKFILL = 1000  # texts searched for a name that is new
@@ -88,45 +90,30 @@ IN_SCOPE = f"""
 
 # --- SQL: searching --------------------------------------------------------------------
 
-NEAREST = """
-    WITH near AS MATERIALIZED (
-        SELECT rowid, distance FROM vectors WHERE embedding MATCH :vector AND k = :k AND live = 1
-    )
-    SELECT c.id, min(near.distance) AS distance, count(*) AS windows
-    FROM near JOIN windows w ON w.seq = near.rowid JOIN chunks c ON c.seq = w.chunk_seq
-    WHERE c.valid_until IS NULL
-    GROUP BY c.seq ORDER BY distance, c.timestamp DESC, c.id
+TERM_NUMBERS = """
+    SELECT t.term, t.id FROM json_each(:terms) k JOIN terms t ON t.term = k.value
 """
 
-NEAREST_IN_SCOPE = f"""
-    WITH near AS MATERIALIZED (
-        SELECT rowid, distance FROM vectors WHERE embedding MATCH :vector AND k = :k
-        AND rowid IN (
-            SELECT w.seq FROM windows w JOIN chunks c ON c.seq = w.chunk_seq WHERE {IN_SCOPE}
-        )
-    )
-    SELECT c.id, min(near.distance) AS distance, count(*) AS windows
-    FROM near JOIN windows w ON w.seq = near.rowid JOIN chunks c ON c.seq = w.chunk_seq
-    GROUP BY c.seq ORDER BY distance, c.timestamp DESC, c.id
+INDEX_ROWS = """
+    SELECT p.chunk_seq, p.rev, p.place, p.flags, p.speaker, p.terms, p.weights, c.session_id,
+        c.source, c.timestamp, c.importance, c.valid_from, c.valid_until
+    FROM postings p JOIN chunks c ON c.seq = p.chunk_seq
+    WHERE p.rev > :rev AND (:past OR :rev > 0 OR c.valid_until IS NULL)
+    ORDER BY p.rev
 """
 
-_MATCHING = f"""
-    SELECT c.id, -bm25({{0}}words, 1.0, 0.5) AS score, c.timestamp AS timestamp
-    FROM {{0}}words JOIN chunks c ON c.seq = {{0}}words.rowid
-    WHERE {{0}}words MATCH :match AND {IN_SCOPE}
+OF_TAG = "SELECT chunk_seq FROM tags WHERE tag = :tag"
+OF_KIND = f"""
+    SELECT DISTINCT m.chunk_seq FROM entities e JOIN mentions m ON m.entity_id = e.id
+    WHERE e.kind = :kind COLLATE NOCASE AND {LIVE_ENTITY}
 """
-_BEST = " ORDER BY score DESC, timestamp DESC, id LIMIT :limit"
-MATCHING = _MATCHING.format("") + _BEST
-MATCHING_ASOF = _MATCHING.format("") + " UNION ALL " + _MATCHING.format("closed_") + _BEST
 
 # Candidates come from the trigrams, or for one and two characters from their beginnings; LIKE on
 # the folded text has the last word. Newest first, since the list is cut.
 _CONTAINING = f"""
-    SELECT c.id FROM ({{candidates}}) found
+    SELECT c.seq FROM ({{candidates}}) found
     JOIN chunks c ON c.seq = found.seq JOIN searchable s ON s.seq = c.seq
-    WHERE {IN_SCOPE}
-    AND found.seq NOT IN (SELECT rowid FROM {{closed}}words WHERE {{closed}}words MATCH :but)
-    AND fold(s.content || char(10) || s.metadata) LIKE :pattern ESCAPE '\\'
+    WHERE {IN_SCOPE} AND fold(s.content || char(10) || s.metadata) LIKE :pattern ESCAPE '\\'
     ORDER BY c.seq DESC LIMIT :limit
 """
 _BY_TRIGRAMS = "SELECT rowid AS seq FROM {0}trigrams WHERE {0}trigrams MATCH :trigrams"
@@ -162,15 +149,14 @@ NAMES_LIKE = f"""
 """
 
 MENTIONING = f"""
-    SELECT c.id FROM mentions m JOIN chunks c ON c.seq = m.chunk_seq
+    SELECT c.seq FROM mentions m JOIN chunks c ON c.seq = m.chunk_seq
     WHERE m.entity_id = :entity_id AND {IN_SCOPE}
     ORDER BY m.chunk_seq DESC LIMIT :limit
 """
 
 MENTIONED = f"""
-    SELECT e.id FROM chunks c JOIN mentions m ON m.chunk_seq = c.seq
-    JOIN entities e ON e.id = m.entity_id
-    WHERE c.id = :chunk_id AND {LIVE_ENTITY} ORDER BY e.importance DESC, e.id LIMIT :limit
+    SELECT e.id FROM mentions m JOIN entities e ON e.id = m.entity_id
+    WHERE m.chunk_seq = :seq AND {LIVE_ENTITY} ORDER BY e.importance DESC, e.id LIMIT :limit
 """
 
 EDGE_COLUMNS = """
@@ -207,14 +193,15 @@ BETWEEN = f"""
     ORDER BY r.weight DESC, r.id
 """
 
-CHUNKS = f"""
-    SELECT c.id, c.content, c.source, c.timestamp, c.importance
-    FROM json_each(:ids) i JOIN chunks c ON c.id = i.value WHERE {IN_SCOPE}
+_CHUNKS = f"""
+    SELECT c.seq, c.id, c.content, c.source, c.timestamp, c.importance
+    FROM json_each(:keys) i JOIN chunks c ON c.{{0}} = i.value WHERE {IN_SCOPE}
 """
+CHUNKS_BY_ID, CHUNKS_BY_SEQ = _CHUNKS.format("id"), _CHUNKS.format("seq")
 
 TEXTS = """
-    SELECT c.id, c.content || char(10) || s.metadata, c.timestamp
-    FROM json_each(:ids) i JOIN chunks c ON c.id = i.value JOIN searchable s ON s.seq = c.seq
+    SELECT s.seq, s.content || char(10) || s.metadata
+    FROM json_each(:seqs) i JOIN searchable s ON s.seq = i.value
 """
 
 ENTITIES = f"""
@@ -293,6 +280,27 @@ CLOSE_CHUNK = """
     UPDATE chunks SET valid_until = max(:at, valid_from), superseded_by = :next
     WHERE seq = :seq RETURNING valid_until
 """
+
+PUT_TERMS = "INSERT OR IGNORE INTO terms (term) SELECT value FROM json_each(:terms)"
+
+# One transaction writes at a time, so a number above all others is above all that anybody saw.
+_NEXT_REV = "(SELECT coalesce(max(rev), 0) + 1 FROM postings)"
+
+PUT_POSTINGS = f"""
+    INSERT OR REPLACE INTO postings
+    VALUES (:seq, {_NEXT_REV}, :place, :flags, :speaker, :terms, :weights)
+"""
+
+WITHOUT_POSTINGS = """
+    SELECT c.seq, coalesce(o.seq, c.seq) FROM chunks c
+    LEFT JOIN chunks o ON o.superseded_by = c.id
+    WHERE c.seq NOT IN (SELECT chunk_seq FROM postings) ORDER BY c.seq
+"""
+
+PLACE = "SELECT place FROM postings WHERE chunk_seq = ?"
+
+CHANGED_ALL = f"UPDATE postings SET rev = {_NEXT_REV}"
+CHANGED = CHANGED_ALL + " WHERE chunk_seq = ?"
 
 INSERT_ENTITY = """
     INSERT INTO entities (
@@ -433,59 +441,40 @@ INSERT_LOG = """
 class View:
     """One read connection: what the lanes and the answers ask of the store."""
 
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
+    def __init__(self, db: apsw.Connection, indexes: "_Indexes") -> None:
+        self._db, self._indexes = db, indexes
 
     # -- candidates --
 
-    def nearest(self, vector: Vectors, scope: Scope, limit: int) -> list[tuple[str, float]]:
-        """The chunks nearest to a unit vector, with their L2 distance (0 to 2), nearest first.
+    def index(self, *, past: bool = False) -> Index:
+        """The index in memory, up to date: of live chunks, or of all there ever were."""
+        return self._indexes.current(self._db, past)
 
-        A long text has several windows; its best one counts. Since some windows share a chunk,
-        more windows than chunks are asked for, until there are enough chunks or no more windows.
-        """
-        if not _has_vectors(self._db):
-            return []
-        sql = NEAREST if scope.current else NEAREST_IN_SCOPE
-        k = min(limit * 2, MAX_NEIGHBOURS)
-        while True:
-            bound = scope.bound() | {"vector": vector.tobytes(), "k": k}
-            rows = _all(self._db, sql, bound)
-            windows = sum(row[2] for row in rows)
-            if len(rows) >= limit or windows < k or k == MAX_NEIGHBOURS:
-                return [(row[0], row[1]) for row in rows[:limit]]
-            k = min(k * 4, MAX_NEIGHBOURS)
+    def term_numbers(self, terms: Sequence[str]) -> list[int | None]:
+        """The number of each term; None for one that no text ever had."""
+        rows = _all(self._db, TERM_NUMBERS, {"terms": json.dumps(list(terms))})
+        numbers: dict[str, int] = dict(rows)
+        return [numbers.get(term) for term in terms]
 
-    def matching(self, terms: Iterable[str], scope: Scope, limit: int) -> list[tuple[str, float]]:
-        """The chunks that have any of the terms, with their BM25 score, best first."""
-        match = _any_of(terms)
-        if not match:
-            return []
-        sql = MATCHING_ASOF if scope.asof else MATCHING
-        bound = scope.bound() | {"match": match, "limit": limit}
-        return [(row[0], row[1]) for row in _all(self._db, sql, bound)]
+    def named_one_by_one(self, scope: Scope) -> set[int] | None:
+        """The chunks that a scope's tag and kind allow; None where it asks for neither."""
+        sets = [
+            {row[0] for row in _all(self._db, sql, scope.bound())}
+            for sql, asked in ((OF_TAG, scope.tag), (OF_KIND, scope.kind))
+            if asked is not None
+        ]
+        return set.intersection(*sets) if sets else None
 
-    def count(self, term: str) -> int:
-        """How many live chunks have a term as a whole word."""
-        sql = "SELECT count(*) FROM words WHERE words MATCH ?"
-        return int(_one(self._db, sql, (_quoted(term),)) or 0)
-
-    def containing(
-        self, literal: str, scope: Scope, limit: int, *, but_term: str = ""
-    ) -> list[str]:
-        """The newest chunks whose folded text has `literal` in it, as LIKE finds it.
-
-        `but_term` leaves out chunks that have that term as a whole word.
-        """
+    def containing(self, literal: str, scope: Scope, limit: int) -> list[int]:
+        """The newest chunks whose folded text has `literal` in it, as LIKE finds it."""
         bound = scope.bound() | {
             "pattern": f"%{_escaped(literal)}%",
             "trigrams": " AND ".join(map(_quoted, _trigrams(literal))),
             "low": literal,
             "high": literal[:-1] + chr(min(ord(literal[-1]) + 1, 0x10FFFF)),
-            "but": _any_of([but_term]) or '""',
             "limit": limit,
         }
-        found: list[str] = []
+        found: list[int] = []
         for closed in ("", "closed_") if scope.asof else ("",):
             sql = CONTAINING[len(literal) > 2, closed]
             found += [row[0] for row in _all(self._db, sql, bound)]
@@ -501,16 +490,16 @@ class View:
         bound = scope.bound() | {"pattern": f"%{_escaped(part)}%", "limit": limit}
         return [Naming(*row) for row in _all(self._db, NAMES_LIKE, bound)]
 
-    def mentioning(self, entity_id: str, scope: Scope, limit: int) -> list[str]:
+    def mentioning(self, entity_id: str, scope: Scope, limit: int) -> list[int]:
         """The newest chunks that mention an entity."""
         bound = scope.bound() | {"entity_id": entity_id, "limit": limit}
         return [row[0] for row in _all(self._db, MENTIONING, bound)]
 
     # -- the graph --
 
-    def mentioned(self, chunk_id: str, asof: str | None, limit: int) -> list[str]:
+    def mentioned(self, seq: int, asof: str | None, limit: int) -> list[str]:
         """The entities that a chunk mentions."""
-        bound = {"chunk_id": chunk_id, "asof": asof, "limit": limit}
+        bound = {"seq": seq, "asof": asof, "limit": limit}
         return [row[0] for row in _all(self._db, MENTIONED, bound)]
 
     def edges(self, node: str, at: str, limit: int) -> list[EdgeRow]:
@@ -529,15 +518,30 @@ class View:
 
     # -- rows --
 
-    def chunks(self, ids: Iterable[str], scope: Scope) -> dict[str, ChunkRow]:
-        """Those of the chunks that are in scope."""
-        bound = scope.bound() | {"ids": json.dumps(list(ids))}
-        return {row[0]: ChunkRow(*row) for row in _all(self._db, CHUNKS, bound)}
+    def chunks(self, keys: Iterable[str | int], scope: Scope) -> list[ChunkRow]:
+        """Those of the chunks, meant by id or by seq, that are in scope, in the order asked for."""
+        wanted = list(keys)
+        by_id = [key for key in wanted if isinstance(key, str)]
+        by_seq = [key for key in wanted if isinstance(key, int)]
+        found: dict[str | int, ChunkRow] = {}
+        for sql, some in ((CHUNKS_BY_ID, by_id), (CHUNKS_BY_SEQ, by_seq)):
+            for row in _all(self._db, sql, scope.bound() | {"keys": json.dumps(some)}):
+                found[row[1 if some is by_id else 0]] = ChunkRow(*row)
+        return [found[key] for key in wanted if key in found]
 
-    def texts(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """Text with tags and properties, and timestamp, of each chunk."""
-        rows = _all(self._db, TEXTS, (json.dumps(list(ids)),))
-        return {row[0]: (row[1], row[2]) for row in rows}
+    def chunk_ids(self, seqs: Iterable[int]) -> dict[int, str]:
+        """The id of each chunk."""
+        sql = "SELECT c.seq, c.id FROM json_each(?) i JOIN chunks c ON c.seq = i.value"
+        return dict(_all(self._db, sql, (json.dumps(list(seqs)),)))
+
+    def seq(self, chunk_id: str) -> int | None:
+        """The seq of the chunk with an id."""
+        seq: int | None = _one(self._db, "SELECT seq FROM chunks WHERE id = ?", (chunk_id,))
+        return seq
+
+    def texts(self, seqs: Iterable[int]) -> dict[int, str]:
+        """Text with tags and properties of each chunk."""
+        return dict(_all(self._db, TEXTS, (json.dumps(list(seqs)),)))
 
     def entities(self, ids: Iterable[str], scope: Scope) -> dict[str, EntityRow]:
         """Those of the entities that are live, or were at `asof`, and of the scope's kind."""
@@ -586,21 +590,17 @@ class View:
         rows = _all(self._db, sql, (json.dumps(wanted), len(wanted), limit * 4))
         return list(dict.fromkeys(row[0] for row in rows))[:limit]
 
-    def live_count(self) -> int:
-        """How many chunks the index of words holds."""
-        return int(_one(self._db, "SELECT count(*) FROM words") or 0)
-
     def pending_count(self) -> int:
         sql = "SELECT count(*) FROM chunks WHERE pending = 1 AND valid_until IS NULL"
         return int(_one(self._db, sql) or 0)
 
-    def pending(self, limit: int) -> list[tuple[int, str]]:
-        """The oldest live chunks without vectors: seq and content."""
+    def pending(self, limit: int) -> list[ChunkRow]:
+        """The oldest live chunks without vectors."""
         sql = """
-            SELECT seq, content FROM chunks WHERE pending = 1 AND valid_until IS NULL
-            ORDER BY seq LIMIT ?
+            SELECT seq, id, content, source, timestamp, importance
+            FROM chunks WHERE pending = 1 AND valid_until IS NULL ORDER BY seq LIMIT ?
         """
-        return [(row[0], row[1]) for row in _all(self._db, sql, (limit,))]
+        return [ChunkRow(*row) for row in _all(self._db, sql, (limit,))]
 
     def model(self) -> Model | None:
         """The model whose vectors the file holds, if any."""
@@ -698,11 +698,6 @@ def _fold(*values: Any) -> str:
     return words.fold(str(values[0]))
 
 
-def _any_of(terms: Iterable[str]) -> str:
-    """An FTS5 query for any of the terms; quoted, so that no term can act as syntax."""
-    return " OR ".join(_quoted(term) for term in terms if term)
-
-
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""').replace("\x00", " ") + '"'
 
@@ -751,6 +746,7 @@ class SqliteStore:
             self._sets.put(None)
         self._singles: LifoQueue[View] = LifoQueue()
         self._log_db: apsw.Connection | None = None
+        self._indexes = _Indexes()
         with self._explained():
             self._db = self._open()
 
@@ -834,7 +830,7 @@ class SqliteStore:
             views = self._sets.get()
             try:
                 if views is None:
-                    views = {lane: View(self._connect(reader=True)) for lane in self._lanes}
+                    views = {lane: self._reader() for lane in self._lanes}
                 yield views
             finally:
                 self._sets.put(views)
@@ -846,11 +842,14 @@ class SqliteStore:
             try:
                 view = self._singles.get_nowait()
             except Empty:
-                view = View(self._connect(reader=True))
+                view = self._reader()
             try:
                 yield view
             finally:
                 self._singles.put(view)
+
+    def _reader(self) -> View:
+        return View(self._connect(reader=True), self._indexes)
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
@@ -898,7 +897,7 @@ class SqliteStore:
 
     def put_chunks(self, chunks: Sequence[NewChunk], client: str) -> list[StoredChunk]:
         """Store memories, or find them stored, with all that hangs on them."""
-        indexed = [_Indexed(chunk.content) for chunk in chunks]
+        indexed = [Indexed(chunk.content) for chunk in chunks]
         with self._transaction() as db:
             now = timestamps.now()
             return [
@@ -913,7 +912,7 @@ class SqliteStore:
 
         The ids are the same where the change changes nothing.
         """
-        indexed = None if change.content is None else _Indexed(change.content)
+        indexed = None if change.content is None else Indexed(change.content)
         with self._transaction() as db:
             return _Writer(db, timestamps.now(), client).replace(chunk_id, change, indexed, reason)
 
@@ -993,6 +992,8 @@ class SqliteStore:
                 for name, sql in _broken(db).items():
                     for row in _all(db, sql):
                         db.execute(MEND[name], row)
+                if any(found.values()):
+                    db.execute(CHANGED_ALL)
             return found
 
     # -- looking back --
@@ -1082,6 +1083,82 @@ class SqliteStore:
         }
 
 
+# --- The index in memory ---------------------------------------------------------------
+
+
+class _Indexes:
+    """The indexes in memory of one file: of what is live and, once asked for, of all there was."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[bool, Index] = {}
+
+    def current(self, db: apsw.Connection, past: bool) -> Index:
+        """The index as of the last commit of anybody; whoever holds an older one may go on."""
+        with self._lock:
+            index = self._held.get(past)
+            if index is None or index.worn():
+                index = self._held[past] = _load_index(db, past)
+            elif _one(db, LAST_REV) > index.rev:
+                _refresh_index(db, index)
+            return index
+
+
+LAST_REV = "SELECT coalesce(max(rev), 0) FROM postings"
+
+
+@contextmanager
+def _reading(db: apsw.Connection) -> Iterator[None]:
+    """Several statements that see one moment of the file."""
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.execute("COMMIT")
+
+
+def _load_index(db: apsw.Connection, past: bool) -> Index:
+    with _reading(db):
+        rows = [IndexRow(*row) for row in db.execute(INDEX_ROWS, {"rev": 0, "past": past})]
+        index = Index(rows, lambda seqs: _all_vectors(db, seqs), past=past)
+        index.rev = _one(db, LAST_REV)
+        return index
+
+
+def _refresh_index(db: apsw.Connection, index: Index) -> None:
+    with _reading(db), index.lock:
+        news = {"rev": index.rev, "past": index.past}
+        for row in (IndexRow(*each) for each in _all(db, INDEX_ROWS, news)):
+            if row.valid_until is None or index.past:
+                index.add(row, _vectors_of(db, row.seq))
+            else:
+                index.drop(row.seq, row.rev)
+
+
+def _all_vectors(db: apsw.Connection, seqs: NDArray[np.int64]) -> tuple[Vectors, NDArray[np.int32]]:
+    """Every vector of some chunks, and for each the place of its chunk among them."""
+    if not _has_vectors(db):
+        return np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
+    place = dict(zip(seqs.tolist(), range(len(seqs)), strict=True))
+    windows = _all(db, "SELECT seq, chunk_seq FROM windows")
+    owners = {window: place[chunk] for window, chunk in windows if chunk in place}
+    found = [
+        (owners[window], vector)
+        for window, vector in db.execute("SELECT rowid, embedding FROM vectors")
+        if window in owners
+    ]
+    vectors = np.frombuffer(b"".join(vector for _, vector in found), np.float32)
+    shape = (len(found), -1) if found else (0, 0)
+    return vectors.reshape(shape), np.array([owner for owner, _ in found], np.int32)
+
+
+def _vectors_of(db: apsw.Connection, seq: int) -> Vectors | None:
+    if not _has_vectors(db):
+        return None
+    rows = _all(db, VECTORS_OF_CHUNK, (seq,))
+    return np.stack([np.frombuffer(row[0], np.float32) for row in rows]) if rows else None
+
+
 # --- Opening ---------------------------------------------------------------------------
 
 
@@ -1090,7 +1167,29 @@ def _refuse_damaged(db: apsw.Connection, path: Path) -> None:
         raise StoreError("store.damaged", path=path, error=problem)
 
 
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = ()
+def _to_postings(db: apsw.Connection) -> None:
+    """From version 1: words in FTS5 give way to postings for an index in memory."""
+    db.execute("""
+        DROP TABLE words;
+        DROP TABLE closed_words;
+        CREATE TABLE terms (
+            id   INTEGER PRIMARY KEY,
+            term TEXT NOT NULL UNIQUE
+        ) STRICT;
+        CREATE TABLE postings (
+            chunk_seq INTEGER PRIMARY KEY REFERENCES chunks (seq),
+            rev       INTEGER NOT NULL,
+            place     INTEGER NOT NULL,
+            flags     INTEGER NOT NULL,
+            speaker   TEXT    NOT NULL,
+            terms     BLOB    NOT NULL,
+            weights   BLOB    NOT NULL
+        ) STRICT;
+        CREATE INDEX postings_rev ON postings (rev);
+    """)
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_to_postings,)
 """Step n brings a file of version n to version n + 1, in the transaction that records it."""
 
 SCHEMA_VERSION = 1 + len(MIGRATIONS)
@@ -1113,6 +1212,7 @@ def migrate(db: apsw.Connection) -> None:
         else:
             for step in MIGRATIONS[version - 1 :]:
                 step(db)
+            _Writer(db, timestamps.now(), "").index_rest()
         db.pragma("user_version", SCHEMA_VERSION)
         db.execute("COMMIT")
     except BaseException:
@@ -1124,27 +1224,16 @@ def migrate(db: apsw.Connection) -> None:
 # --- Writing ---------------------------------------------------------------------------
 
 
-class _Indexed:
-    """A text made ready for the indexes, before the write lock is taken."""
-
-    def __init__(self, content: str) -> None:
-        self.terms = " ".join(words.index_terms(content))
-        self.folded = words.fold(content)
-        self.names = words.lookup_keys(words.name_keys(content))
-        self.hash = int.from_bytes(
-            hashlib.blake2b(content.encode(), digest_size=8).digest(), "big", signed=True
-        )
-
-
 class _Writer:
     """The steps of one transaction: all rows it writes share one moment and one client."""
 
     def __init__(self, db: apsw.Connection, now: str, client: str) -> None:
         self._db, self.now, self._client = db, now, client
+        self._view = View(db, _Indexes())  # sees what this transaction has written
 
     # -- chunks --
 
-    def put_chunk(self, chunk: NewChunk, indexed: _Indexed) -> StoredChunk:
+    def put_chunk(self, chunk: NewChunk, indexed: Indexed) -> StoredChunk:
         same = {
             "hash": indexed.hash,
             "content": chunk.content,
@@ -1163,7 +1252,6 @@ class _Writer:
             self.put_relation(shown, source=chunk.source, about=about)
         self._link_names(seq, indexed.names)
         if not found or chunk.tags:  # tags are searched too
-            self._unindex(seq)
             self._index(seq, indexed)
         if chunk.vectors is not None and not found:
             _put_vectors(self._db, seq, chunk.vectors)
@@ -1210,7 +1298,7 @@ class _Writer:
         self._mention(seq, [row[0] for row in rows], "found")
 
     def replace(
-        self, chunk_id: str, change: Change, indexed: _Indexed | None, reason: str
+        self, chunk_id: str, change: Change, indexed: Indexed | None, reason: str
     ) -> tuple[str, str]:
         old = self._live_version(chunk_id)
         properties = json.loads(old["metadata_json"]) | change.properties
@@ -1226,7 +1314,7 @@ class _Writer:
             and properties == json.loads(old["metadata_json"])
         ):
             return old["id"], old["id"]
-        indexed = indexed if indexed is not None and not same_text else _Indexed(row["content"])
+        indexed = indexed if indexed is not None and not same_text else Indexed(row["content"])
         new_id = new_chunk_id(self.now)
         closed_at = self._close_chunk(old["seq"], self.now, new_id)
         row |= {
@@ -1241,7 +1329,7 @@ class _Writer:
         seq = _one(self._db, INSERT_CHUNK, row)
         self._carry_over(old["seq"], seq, old["id"], new_id, closed_at)
         self._link_names(seq, indexed.names)
-        self._index(seq, indexed)
+        self._index(seq, indexed, replaces=old["seq"])
         self._take_vectors(old["seq"], seq, change.vectors, same_text)
         self._audit("update", "chunk", new_id, reason, {"supersedes": old["id"]})
         return new_id, str(old["id"])
@@ -1270,13 +1358,9 @@ class _Writer:
 
     def _take_vectors(self, old: int, new: int, vectors: Vectors | None, same_text: bool) -> None:
         """The same text keeps its vectors; a new one has its own, or waits for them."""
-        if same_text and _has_vectors(self._db):
-            sql = """
-                SELECT v.embedding FROM windows w JOIN vectors v ON v.rowid = w.seq
-                WHERE w.chunk_seq = ? ORDER BY w.part
-            """
-            kept = [np.frombuffer(row[0], np.float32) for row in _all(self._db, sql, (old,))]
-            vectors = np.stack(kept) if kept else vectors
+        if same_text:
+            kept = _vectors_of(self._db, old)
+            vectors = vectors if kept is None else kept
         if vectors is not None:
             _put_vectors(self._db, new, vectors)
 
@@ -1300,9 +1384,10 @@ class _Writer:
 
     def _close_chunk(self, seq: int, at: str, superseded_by: str | None) -> str:
         closed_at = _one(self._db, CLOSE_CHUNK, {"seq": seq, "at": at, "next": superseded_by})
-        self._unindex(seq)
+        self._db.execute("DELETE FROM trigrams WHERE rowid = ?", (seq,))
         text, metadata = self._searchable(seq)
-        self._index(seq, _Indexed(text), closed="closed_", metadata=metadata)
+        self._put_pieces("closed_trigrams", seq, Indexed(text).pieces(metadata))
+        self._changed(seq)
         if _has_vectors(self._db):
             for (window,) in _all(self._db, WINDOWS_OF_CHUNK, (seq,)):
                 self._db.execute("UPDATE vectors SET live = 0 WHERE rowid = ?", (window,))
@@ -1315,21 +1400,47 @@ class _Writer:
         ((text, metadata),) = _all(self._db, sql, (seq,))
         return text, metadata
 
-    def _index(
-        self, seq: int, indexed: _Indexed, *, closed: str = "", metadata: str | None = None
-    ) -> None:
-        metadata = self._searchable(seq)[1] if metadata is None else metadata
-        terms = " ".join(words.index_terms(metadata))
-        sql = f"INSERT INTO {closed}words (rowid, text, metadata) VALUES (?, ?, ?)"
-        self._db.execute(sql, (seq, indexed.terms, terms))
-        # Two signs at the end, so that the last characters begin trigrams as well.
-        text = f"{indexed.folded}\n{words.fold(metadata)}\x03\x03"
-        sql = f"INSERT INTO {closed}trigrams (rowid, text) VALUES (?, ?)"
-        self._db.execute(sql, (seq, text))
-
-    def _unindex(self, seq: int) -> None:
-        self._db.execute("DELETE FROM words WHERE rowid = ?", (seq,))
+    def _index(self, seq: int, indexed: Indexed, *, replaces: int | None = None) -> None:
+        """Write what a live chunk is found by; a next version keeps its memory's place."""
+        metadata = self._searchable(seq)[1]
         self._db.execute("DELETE FROM trigrams WHERE rowid = ?", (seq,))
+        self._put_pieces("trigrams", seq, indexed.pieces(metadata))
+        self._put_postings(seq, indexed, metadata, seq if replaces is None else replaces)
+
+    def _put_postings(self, seq: int, indexed: Indexed, metadata: str, before: int) -> None:
+        """Write a chunk's terms; `before` is the version that it replaces, or itself."""
+        sql = "SELECT source, session_id FROM chunks WHERE seq = ?"
+        ((source, session_id),) = _all(self._db, sql, (seq,))
+        weights = indexed.weights(metadata, source, session_id)
+        numbers = self._term_numbers(weights)
+        row = {
+            "seq": seq,
+            "place": _one(self._db, PLACE, (before,)) or seq,
+            "flags": indexed.flags,
+            "speaker": indexed.speaker,
+            "terms": np.array([numbers[term] for term in weights], "<u4").tobytes(),
+            "weights": bytes(weights.values()),
+        }
+        self._db.execute(PUT_POSTINGS, row)
+
+    def index_rest(self) -> None:
+        """Write the terms of every chunk that has none yet, oldest first."""
+        for seq, before in _all(self._db, WITHOUT_POSTINGS):
+            text, metadata = self._searchable(seq)
+            self._put_postings(seq, Indexed(text), metadata, before)
+
+    def _term_numbers(self, terms: Iterable[str]) -> dict[str, int]:
+        """The number of each term; a new one for a new term."""
+        bound = {"terms": json.dumps(list(terms))}
+        self._db.execute(PUT_TERMS, bound)
+        return dict(_all(self._db, TERM_NUMBERS, bound))
+
+    def _put_pieces(self, table: str, seq: int, text: str) -> None:
+        self._db.execute(f"INSERT INTO {table} (rowid, text) VALUES (?, ?)", (seq, text))
+
+    def _changed(self, seq: int) -> None:
+        """Let every index in memory read a chunk again."""
+        self._db.execute(CHANGED, (seq,))
 
     # -- entities --
 
@@ -1391,16 +1502,15 @@ class _Writer:
             return
         # One piece is enough to find candidates by: how many spaces a text has is its own affair.
         literal = key.split(".")[0] if any(words.codes(key)) else max(key.split(" "), key=len)
-        found = View(self._db).containing(literal, Scope(), MAX_BACKFILL)
-        for chunk_id, (text, _) in View(self._db).texts(found).items():
+        found = self._view.containing(literal, Scope(), MAX_BACKFILL)
+        for seq, text in self._view.texts(found).items():
             if words.has_name(text, key):
-                seq = _one(self._db, "SELECT seq FROM chunks WHERE id = ?", (chunk_id,))
                 self._mention(seq, [entity_id], "found")
 
     def forget_entity(self, entity_id: str, reason: str, cascade: bool) -> tuple[int, int]:
         known = _table(self._db, LATEST_ENTITY, words.identity(entity_id))
         if known is None:
-            near = ", ".join(View(self._db).near_names(entity_id)) or "-"
+            near = ", ".join(self._view.near_names(entity_id)) or "-"
             raise NotFound("missing.entity", id=entity_id, near=near)
         if known["valid_until"] is not None:
             return 0, 0
@@ -1446,7 +1556,7 @@ class _Writer:
     def _known_entity(self, entity_id: str) -> dict[str, Any]:
         known = _table(self._db, LATEST_ENTITY, words.identity(entity_id))
         if known is None:
-            near = ", ".join(View(self._db).near_names(entity_id)) or "-"
+            near = ", ".join(self._view.near_names(entity_id)) or "-"
             raise NotFound("missing.entity", id=entity_id, near=near)
         return known
 
@@ -1663,6 +1773,11 @@ def _starts(relation: NewRelation, about: str) -> str:
 
 WINDOWS_OF_CHUNK = "SELECT seq FROM windows WHERE chunk_seq = ?"
 
+VECTORS_OF_CHUNK = """
+    SELECT v.embedding FROM windows w JOIN vectors v ON v.rowid = w.seq
+    WHERE w.chunk_seq = ? ORDER BY w.part
+"""
+
 
 def _put_vectors(db: apsw.Connection, seq: int, vectors: Vectors) -> None:
     """Store the windows of a chunk; it waits no longer."""
@@ -1672,6 +1787,7 @@ def _put_vectors(db: apsw.Connection, seq: int, vectors: Vectors) -> None:
         row = (window, np.ascontiguousarray(vector, np.float32).tobytes())
         db.execute("INSERT INTO vectors (rowid, embedding, live) VALUES (?, ?, 1)", row)
     db.execute("UPDATE chunks SET pending = 0 WHERE seq = ?", (seq,))
+    db.execute(CHANGED, (seq,))
 
 
 def _model(db: apsw.Connection) -> Model | None:
@@ -1719,19 +1835,26 @@ MEND = {
 
 # --- Checking --------------------------------------------------------------------------
 
-TEXT_INDEXES = ("words", "trigrams", "closed_words", "closed_trigrams")
+TEXT_INDEXES = ("trigrams", "closed_trigrams")
 
 _UNINDEXED = """
-    SELECT seq FROM chunks WHERE valid_until IS {0} NULL EXCEPT SELECT rowid FROM {1}
+    SELECT seq FROM chunks WHERE {0} EXCEPT SELECT {2} FROM {1}
 """
 _MISPLACED = """
-    SELECT rowid FROM {1} EXCEPT SELECT seq FROM chunks WHERE valid_until IS {0} NULL
+    SELECT {2} FROM {1} EXCEPT SELECT seq FROM chunks WHERE {0}
 """
-_EACH_INDEX = (("", "words"), ("", "trigrams"), ("NOT", "closed_words"), ("NOT", "closed_trigrams"))
+_EACH_INDEX = (
+    ("1", "postings", "chunk_seq"),
+    ("valid_until IS NULL", "trigrams", "rowid"),
+    ("valid_until IS NOT NULL", "closed_trigrams", "rowid"),
+)
 
 CHECKS = {
-    **{f"not in {table}": _UNINDEXED.format(state, table) for state, table in _EACH_INDEX},
-    **{f"wrongly in {table}": _MISPLACED.format(state, table) for state, table in _EACH_INDEX},
+    **{f"not in {index[1]}": _UNINDEXED.format(*index) for index in _EACH_INDEX},
+    **{f"wrongly in {index[1]}": _MISPLACED.format(*index) for index in _EACH_INDEX},
+    "halved postings": """
+        SELECT chunk_seq FROM postings WHERE length(terms) <> 4 * length(weights)
+    """,
     "two next versions": """
         SELECT superseded_by FROM chunks WHERE superseded_by IS NOT NULL
         GROUP BY superseded_by HAVING count(*) > 1

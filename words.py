@@ -7,8 +7,10 @@ which needs no dictionary and finds two-character Chinese words inside a sentenc
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
+
+from py_rust_stemmers import SnowballStemmer
 
 UNSPACED = (
     "\u3041-\u30ff\u31f0-\u31ff"  # kana
@@ -41,6 +43,10 @@ FUNCTION_CHARACTERS = frozenset(
     "的了是我你他她它们在和与吗呢吧啊有过着给什么哪些怎为如何曾对还也都就这那个一不没关于到要会能可以"
 )
 """Chinese characters that carry grammar: a term of nothing else says nothing about a topic."""
+FUNCTION_WORDS = frozenset(
+    "哪个 哪里 多少 里面 记得 名字 最近 当时 因为 所以 我们 你们 他们 天 号 日 月 说 去".split()  # noqa: SIM905
+)
+"""Chinese terms that questions are made of, and the units of dates, which dates.py reads."""
 
 _COMBINING = re.compile(
     "[\u0300-\u036f"
@@ -111,7 +117,79 @@ def query_terms(query: str) -> list[str]:
 
 
 def _empty(term: str) -> bool:
-    return term in STOPWORDS or FUNCTION_CHARACTERS.issuperset(term)
+    return term in STOPWORDS or term in FUNCTION_WORDS or FUNCTION_CHARACTERS.issuperset(term)
+
+
+_STEMMER = SnowballStemmer("english")
+
+
+def stems(terms: Iterable[str]) -> list[str]:
+    """Each term as the index keeps it: English words without their endings, all else as it is.
+
+    >>> stems(["painted", "paintings", "周会", "600089"])
+    ['paint', 'paint', '周会', '600089']
+    """
+    return [_STEMMER.stem_word(term) if term.isascii() else term for term in terms]
+
+
+# --- What a text is like ---------------------------------------------------------------
+
+_STAMP = re.compile(r"\s*\[[^\]\n]{1,80}\]\s*")
+_SPEAKER = re.compile(r"([^\W\d_][\w .'’-]{0,29})\s*[:：]\s*(?=[^\s/])")
+_QUESTION = re.compile(r"[?？][\s\"'”’」)）]*(\[[^\]]*\])?\s*$")
+_TIME = re.compile(
+    r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|days?"
+    r"|morning|evening|recently|soon|january|february|march|april|may|june|july|august"
+    r"|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday"
+    r"|sunday|\d{4})\b|[昨今明前后]天|上周|下周|上个月|去年|今年|周末|月|号",
+    re.IGNORECASE,
+)
+_ASKS_WHEN = re.compile(
+    r"^\s*(?:when|how long)\b|\bwhat (?:date|day|month|year|time)\b"
+    r"|什么时候|何时|几点|哪天|哪年|哪一年|几月|几号|多久",
+    re.IGNORECASE,
+)
+
+
+def speaker(text: str) -> str:
+    """Who says a text that begins with a name and a colon, perhaps after a time in brackets.
+
+    >>> speaker("[1:56 pm on 8 May, 2023] Caroline: Hey Mel!"), speaker("Note to self: buy milk")
+    ('Caroline', 'Note to self')
+    """
+    found = _SPEAKER.match(text, _body_start(text))
+    return found[1].strip() if found else ""
+
+
+def body(text: str) -> str:
+    """The text without the time in brackets and the speaker that it may begin with.
+
+    >>> body("[2023-05-08] Mel: Swam a mile today.")
+    'Swam a mile today.'
+    """
+    start = _body_start(text)
+    found = _SPEAKER.match(text, start)
+    return text[found.end() if found else start :]
+
+
+def _body_start(text: str) -> int:
+    found = _STAMP.match(text)
+    return found.end() if found else 0
+
+
+def is_question(text: str) -> bool:
+    """Whether a text ends by asking, so that what follows it may be the answer."""
+    return _QUESTION.search(text[-300:]) is not None
+
+
+def tells_time(text: str) -> bool:
+    """Whether a text says when something is: a day, a month, `last week`, 上周."""
+    return _TIME.search(text) is not None
+
+
+def asks_when(query: str) -> bool:
+    """Whether a question asks for a time."""
+    return _ASKS_WHEN.search(query) is not None
 
 
 def literals(query: str) -> list[str]:

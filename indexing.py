@@ -1,0 +1,50 @@
+"""A text made ready for the indexes, before the write lock is taken."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+
+import words
+from index import QUESTION, TELLS_TIME, UNNAMED
+from postings import HALVES
+
+MANUAL = "manual"  # the source of whoever names none
+MOST = 255  # a weight is one byte
+PADDING = "\x03\x03"
+"""Two signs at the end of a text, so that its last characters begin trigrams as well."""
+
+
+class Indexed:
+    """What the store writes of one text beside the text itself."""
+
+    def __init__(self, content: str) -> None:
+        self._content = content
+        self._own = Counter(words.stems(words.index_terms(content)))
+        self._folded = words.fold(content)
+        self.names = words.lookup_keys(words.name_keys(content))
+        body = words.body(content)
+        self.flags = QUESTION * words.is_question(body) | TELLS_TIME * words.tells_time(body)
+        self.speaker = words.speaker(content)
+        self.hash = int.from_bytes(
+            hashlib.blake2b(content.encode(), digest_size=8).digest(), "big", signed=True
+        )
+
+    def pieces(self, metadata: str) -> str:
+        """The folded text in which pieces are looked for as they stand."""
+        return f"{self._folded}\n{words.fold(metadata)}{PADDING}"
+
+    def weights(self, metadata: str, source: str, session_id: str) -> dict[str, int]:
+        """Every term with its weight: how often the text has it, in halves.
+
+        Tags, properties, who said it and the session's name count half a word.
+        """
+        beside = [metadata]
+        beside += [source] if source != MANUAL else []
+        beside += [session_id] if session_id != UNNAMED else []
+        total = Counter({term: count * HALVES for term, count in self._own.items()})
+        total.update(words.stems(_terms(beside)))
+        return {term: min(weight, MOST) for term, weight in total.items()}
+
+
+def _terms(texts: Iterable[str]) -> list[str]:
+    return [term for text in texts for term in words.index_terms(text)]

@@ -1,0 +1,51 @@
+"""The vectors of the chunks as one matrix in memory, derived from those in the file."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rows import Vectors
+
+NOWHERE = -2.0  # below every cosine: the chunk has no vector
+
+
+class Matrix:
+    """Unit vectors, one row a window, and the chunk that each belongs to.
+
+    Not safe for threads by itself.
+    """
+
+    def __init__(self, vectors: Vectors, owners: NDArray[np.int32]) -> None:
+        """Takes vectors of shape (windows, dimension) and the row of the chunk of each."""
+        self._vectors, self._owners = vectors, owners
+        self._count = len(owners)
+        self._several = len(np.unique(owners)) < len(owners)
+
+    def add(self, owner: int, vectors: Vectors) -> None:
+        """The windows of one more chunk."""
+        end = self._count + len(vectors)
+        if end > len(self._owners) or vectors.shape[1] != self._vectors.shape[1]:
+            self._grow(end, vectors.shape[1])
+        self._vectors[self._count : end] = vectors
+        self._owners[self._count : end] = owner
+        self._count = end
+        self._several |= len(vectors) > 1
+
+    def _grow(self, least: int, dim: int) -> None:
+        capacity = max(2 * len(self._owners), least, 64)
+        vectors, owners = np.empty((capacity, dim), np.float32), np.empty(capacity, np.int32)
+        if self._count:
+            vectors[: self._count] = self._vectors[: self._count]
+            owners[: self._count] = self._owners[: self._count]
+        self._vectors, self._owners = vectors, owners
+
+    def cosines(self, query: Vectors, chunks: int) -> NDArray[np.float32]:
+        """The cosine of each chunk's best window, float32 of length `chunks`."""
+        best = np.full(chunks, NOWHERE, np.float32)
+        if self._count and self._vectors.shape[1] == len(query):
+            owners = self._owners[: self._count]
+            cosines = self._vectors[: self._count] @ query
+            if self._several:
+                np.maximum.at(best, owners, cosines)
+            else:
+                best[owners] = cosines
+        return best

@@ -1,0 +1,69 @@
+"""Measure mnelo on this machine: how fast it is, or with --retrieval how well it finds.
+
+Everything happens in a temporary folder; no memory of yours is read or changed. The report goes
+to standard output in Markdown, the progress to standard error.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import _root  # noqa: F401 - makes the modules one folder up importable
+from errors import MneloError
+
+RETRIEVAL = "--retrieval"
+
+Parts = tuple[
+    Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], dict[str, Any]]
+]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    add_arguments, run = _parts(retrieval=RETRIEVAL in arguments)
+    parser = _parser()
+    add_arguments(parser)
+    given = parser.parse_args(arguments)
+    if given.json and not given.json.parent.is_dir():  # before the work, not after it
+        parser.error(f"{given.json.parent} is no folder")
+    try:
+        report = run(given)
+    except MneloError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if given.json:
+        text = json.dumps(report, ensure_ascii=False, indent=2)
+        given.json.write_text(text + "\n", "utf-8")
+    return 0
+
+
+def _parts(*, retrieval: bool) -> Parts:
+    """The options and the work of what is to be measured; the other is not even imported."""
+    if retrieval:
+        import benchmark_retrieval
+
+        return benchmark_retrieval.add_arguments, benchmark_retrieval.run
+    from benchmark_speed import add_arguments, run
+
+    return add_arguments, run
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmark.py", description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        RETRIEVAL,
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="how well questions find what answers them, in files of conversations "
+        f"({RETRIEVAL} FILE --help tells its own options)",
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the report there too")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
