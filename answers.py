@@ -31,6 +31,10 @@ class Fusion:
     boost: float
     by_evidence: bool
 
+    def of_one_lane(self) -> "Fusion":
+        """The same where there is nothing to weigh one lane against."""
+        return replace(self, weights=dict.fromkeys(self.weights, 1.0), by_evidence=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Fused:
@@ -51,7 +55,7 @@ def fuse(query: Query, rankings: Mapping[Lane, Ranking], fusion: Fusion) -> Fuse
     """RRF over chunks and over entities, each among their own; then the chunks by evidence."""
     counted = _counted(rankings)
     rows, ranked = _ranked(counted, fusion)
-    pieces = evidence(query, counted, rows) if fusion.by_evidence and len(counted) > 1 else {}
+    pieces = evidence(query, counted, rows) if fusion.by_evidence else {}
     scores = sum(pieces.values(), np.zeros_like(ranked)) if pieces else ranked
     best = ordered(scores, rows, query.index)
     return Fused(
@@ -88,7 +92,7 @@ def _ranked(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> tuple[Rows, Flo
 def _ranked_entities(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> dict[str, float]:
     """Every entity that a lane found with its fused score, best first; a named stock gains."""
     keys = [[each.key for each in ranking.entities] for ranking in rankings.values()]
-    scores = rrf(keys, fusion.k, [fusion.weights[lane] for lane in rankings])
+    scores = rrf(keys, fusion.k)
     for ranking in rankings.values():
         for rank, each in enumerate(ranking.entities, start=1):
             if each.boosted:
@@ -108,14 +112,21 @@ def seeds(rankings: Mapping[Lane, Ranking], query: Query, fusion: Fusion, most: 
 
 def hits(view: View, query: Query, fused: Fused, *, top_k: int, explain: bool) -> list[Hit]:
     """The best chunks, and among them at most two entities that take no chunk's place."""
-    chunks = _chunks(view, query, fused, top_k, explain=explain)
+    found = _chunks(view, query, fused, top_k, explain=explain)
     entities = [] if query.scope.only_chunks else _entities(view, query, fused, explain=explain)
     for entity in entities:
-        weaker = [hit["score"] for hit in chunks if hit["rrf_score"] <= entity["rrf_score"]]
-        if fused.pieces:
-            entity["score"] = max(weaker, default=0.0)
-    # Where an entity has a chunk's score, its ranks were the better ones.
-    return sorted([*entities, *chunks], key=lambda hit: -hit["score"])
+        _place(entity, found, by_evidence=bool(fused.pieces))
+    return found
+
+
+def _place(entity: Hit, found: list[Hit], *, by_evidence: bool) -> None:
+    """Put an entity before the first hit whose ranks are weaker, and give it that hit's score."""
+    rank = entity["rrf_score"]
+    weaker = [place for place, hit in enumerate(found) if hit["rrf_score"] < rank]
+    place = weaker[0] if weaker else len(found)
+    if by_evidence and found:
+        entity["score"] = found[min(place, len(found) - 1)]["score"]
+    found.insert(place, entity)
 
 
 def _chunks(view: View, query: Query, fused: Fused, top_k: int, *, explain: bool) -> list[Hit]:
@@ -182,15 +193,15 @@ def _reasons(view: View, query: Query, fused: Fused, row: ChunkRow, place: int) 
             *_words(query, row, lane),
             *_named(view, fused.rankings[lane].because.get(at, ())),
         ]
-        reasons[lane] = _reason(lane, rank, because, fused.fusion)
+        reasons[lane] = _reason(fused.fusion.weights[lane], rank, because, fused.fusion)
     if fused.pieces:
         values = {name: round(float(piece[place]), 3) for name, piece in fused.pieces.items()}
         reasons["evidence"] = {name: value for name, value in values.items() if value}
     return reasons
 
 
-def _reason(lane: Lane, rank: int, because: Sequence[str], fusion: Fusion) -> dict[str, Any]:
-    score = round(fusion.weights[lane] / (fusion.k + rank), 6)
+def _reason(weight: float, rank: int, because: Sequence[str], fusion: Fusion) -> dict[str, Any]:
+    score = round(weight / (fusion.k + rank), 6)
     return {"rank": rank, "score": score, "because": list(dict.fromkeys(because))}
 
 
@@ -243,7 +254,7 @@ def _entity_hit(view: View, row: EntityRow, key: str, fused: Fused, *, explain: 
     }
     if explain:
         hit["explain"] = {
-            lane: _reason(lane, rank, _named(view, each.because), fused.fusion)
+            lane: _reason(1.0, rank, _named(view, each.because), fused.fusion)
             for lane, (rank, each) in found.items()
         }
     return cast("Hit", hit)

@@ -367,15 +367,14 @@ _MONTH = (
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![a-z]))\.?"
 )
 _CLEAR_MONTH = "(?P<month>january|february|july|september|october|november|december)"
+_WORDS_BEFORE = "in|during|of|since|early|mid|late"
 # Looked back at, not read: "of" must still stand after "the last week" when "of May" was found.
-_AFTER_WORD = "|".join(
-    rf"(?<=\b{word}[ -])" for word in ("in", "during", "of", "since", "early", "mid", "late")
-)
+_AFTER_WORD = "|".join(rf"(?<=\b{word}[ -])" for word in _WORDS_BEFORE.split("|"))
 _DAY_NUMBER = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?(?![0-9a-z%]|[.:][0-9]|,[0-9]{3}(?![0-9]))"
 _YEAR = f"(?P<year>{_YEAR_NUMBER}|(?:last|this|next) year)(?![0-9a-z])"
 _DAY_NAMES = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 _SHORT_NAMES = "mon|tues?|wed|thu(?:rs?)?|fri"  # "sat" and "sun" are other words too
-_WEEKDAY = rf"(?P<weekday>{_DAY_NAMES}|{_SHORT_NAMES})(?![a-z]|\.[a-z])"
+_WEEKDAY = rf"(?P<weekday>{_DAY_NAMES}|{_SHORT_NAMES})(?![a-z0-9]|\.[a-z])"
 _WEEKDAY_FIRST = rf"(?:\b(?:{_DAY_NAMES}|{_SHORT_NAMES}|sat|sun)\.?,? (?:the )?)?"
 _COUNT = (
     "[0-9]{1,3}|half an?|(?:a )?couple(?: of)?|an?|one|two|three|four|five|six|seven|eight"
@@ -417,6 +416,7 @@ _ROWS: list[tuple[str, _Reader]] = [
         f"{_WEEKDAY_FIRST}{_BEGINS}{_DAY_NUMBER}(?: of |[ -]){_MONTH}(?:(?:,? |-| of ){_YEAR})?",
         _month_or_day,
     ),
+    (f"{_BEGINS}(?P<year>{_YEAR_NUMBER}),?[ -]{_MONTH}[ -]{_DAY_NUMBER}", _month_or_day),
     (rf"{_WEEKDAY_FIRST}\b{_MONTH} (?:the )?{_DAY_NUMBER}(?:(?:,? ?| of ){_YEAR})?", _month_or_day),
     (f"{_BEGINS}{_DAY_NUMBER} of (?P<which>last|this|next) month\\b", _day_of_month_near),
     (f"{_ZH_YEAR_BEFORE}{_ZH_MONTH} ?{_ZH_DAY}{_ZH_WEEKDAY_AFTER}", _month_or_day),
@@ -469,7 +469,9 @@ _ASCII_TABLE = [row for row in _TABLE if row[0].pattern.isascii()]
 
 _CLUE = re.compile(
     rf"(?<![0-9]){_YEAR_NUMBER}(?![0-9])"
-    rf"|\b(?:{_MONTH}|(?:{_DAY_NAMES}|{_SHORT_NAMES}|yesterday|today|tonight|tomorrow|ago|weekend"
+    rf"|\b(?:(?!(?:may|march) (?!of |the |last |this |next )[a-z]){_MONTH}"
+    rf"|(?:{_WORDS_BEFORE}|last|this|next|[0-9]{{1,2}}(?:st|nd|rd|th)?)[ -](?:may|march)"
+    rf"|(?:{_DAY_NAMES}|{_SHORT_NAMES}|yesterday|today|tonight|tomorrow|ago|weekend"
     r"|(?:last|past|previous|this|next) (?:[a-z0-9]+ ){0,3}(?:days?|weeks?|months?|years?|night"
     r"|morning|afternoon|evening|spring|summer|autumn|fall|winter))\b)"
     r"|[0-9一二三四五六七八九十] ?月|[0-9〇零○一二三四五六七八九]{4} ?年"
@@ -478,7 +480,10 @@ _CLUE = re.compile(
     r"|[上这本下]一?个?[周星礼月春夏秋冬]",
     re.ASCII,
 )
-"""Something of this stands in every date; most queries have none of it and end here."""
+"""Something of this stands in every date; most queries have none of it and end here.
+
+"May" and "march" before another word count only after a word that makes months of them.
+"""
 
 
 def _readings(text: str, rest: str, asked: _Asked) -> Iterator[tuple[_Days, str]]:

@@ -19,13 +19,13 @@ WEIGHTS = {
     "words": 4.0,
     "meaning": 0.5,
     "session_words": 1.0,
-    "session_meaning": 0.5,
+    "session_meaning": 1.0,
     "named": 2.0,
     "date": 3.0,
     "answer": 1.5,
     "when": 2.0,
     "length": 1.5,
-    "linked": 0.5,
+    "linked": 2.0,
 }
 """What a full measure of each piece of evidence counts."""
 

@@ -1,7 +1,7 @@
 """One ranking out of several: reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,23 +9,18 @@ from numpy.typing import NDArray
 from index import Floats, Index
 from postings import Rows
 
-Key = TypeVar("Key", int, str)
 
-
-def rrf(
-    rankings: Iterable[Sequence[Key]], k: int = 60, weights: Sequence[float] = ()
-) -> dict[Key, float]:
-    """Each ranking adds weight / (k + rank) to what it holds, ranks from 1; weights are 1 if not given.
+def rrf(rankings: Iterable[Sequence[str]], k: int = 60) -> dict[str, float]:
+    """Each ranking adds 1 / (k + rank) to what it holds, ranks from 1.
 
     >>> a, b, c = ["doc1", "doc5", "doc2"], ["doc2", "doc1", "doc7"], ["doc5", "doc9", "doc1"]
     >>> {key: round(score, 4) for key, score in rrf([a, b, c]).items()}["doc1"]
     0.0484
     """
-    scores: dict[Key, float] = {}
-    for at, ranking in enumerate(rankings):
-        weight = weights[at] if weights else 1.0
+    scores: dict[str, float] = {}
+    for ranking in rankings:
         for rank, key in enumerate(ranking, start=1):
-            scores[key] = scores.get(key, 0.0) + weight / (k + rank)
+            scores[key] = scores.get(key, 0.0) + 1 / (k + rank)
     return scores
 
 

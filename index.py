@@ -399,8 +399,11 @@ class Index:
         return Meaning(cosine, np.where(known, standard, np.float32(0)))
 
     def best_of_thread(self, values: Floats, rows: Rows) -> Floats:
-        """The highest value in the session of each of some rows."""
-        thread = self.field("thread")
+        """The highest value in the session of each of some rows.
+
+        Rows may have come since the values were computed.
+        """
+        rows, thread = np.minimum(rows, len(values) - 1), self.field("thread")[: len(values)]
         best = np.full(len(self.names) + 1, -np.inf, np.float32)
         np.maximum.at(best, thread, values)
         return np.where(thread[rows] == _NONE, values[rows], best[thread[rows]])

@@ -35,6 +35,7 @@ from errors import InvalidInput, MneloError, ModelError, NotFound
 from fusion import best_rows
 from graph import Walk, neighbourhood
 from index import Index
+from indexing import MANUAL
 from keeper import Keeper
 from lanes import (
     ENTITY,
@@ -520,8 +521,14 @@ class Memory:
         return old and self._vectors(content, old.source, old.timestamp)
 
     def _passage(self, content: str, source: str, timestamp: str) -> str:
-        """What is embedded of a memory: when, who and what, though only the last is shown."""
-        return content
+        """What is embedded of a memory: when, who and what, though only the last is shown.
+
+        What the text says itself at its start is not said again.
+        """
+        day = timestamps.day(timestamp, self._zone)
+        when = "" if words.begins_with_time(content) else f"[{day}] "
+        who = "" if source == MANUAL or words.speaker(content) else f"{source}: "
+        return f"{when}{who}{content}"
 
     def _embed(self, model: Embedder, content: str) -> Vectors | None:
         """A model that fails over a text keeps no memory from being stored: it waits instead."""
@@ -569,7 +576,9 @@ class Memory:
                 spans=lambda index: self._spans(read["query"], read["asof"] or asked, index),
             )
             rankings, notices = self._rank(views, query, read["strategy"])
-            fused = answers.fuse(query, rankings, self._fusion)
+            alone = read["strategy"] != "rrf"
+            fusion = self._fusion.of_one_lane() if alone else self._fusion
+            fused = answers.fuse(query, rankings, fusion)
             found = answers.hits(view, query, fused, top_k=read["top_k"], explain=read["explain"])
             pending = view.pending_count()
         if pending and self._uses("vector", read["strategy"]) and not self._off():

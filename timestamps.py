@@ -73,6 +73,19 @@ def parse(text: str, home: tzinfo, *, date_means: Bound = "start") -> str:
         raise ValueError(text) from None
 
 
+def day(moment: str, home: tzinfo) -> str:
+    """The date of a stored time in a zone.
+
+    >>> day("2026-07-01T23:30:00.000Z", timezone(timedelta(hours=8)))
+    '2026-07-02'
+    """
+    utc = datetime.fromisoformat(moment[:-1]).replace(tzinfo=timezone.utc)
+    try:
+        return utc.astimezone(home).date().isoformat()
+    except OverflowError:  # in the first or the last hours of all time
+        return moment[:10]
+
+
 def _next_midnight(midnight: datetime) -> datetime:
     """The start of the following day, as an instant: a day need not have 24 hours."""
     following = (midnight.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=midnight.tzinfo)
@@ -95,6 +108,10 @@ class _Local(tzinfo):
     def utcoffset(self, when: datetime | None) -> timedelta:
         naive = (when or datetime.now()).replace(tzinfo=None)
         return naive.astimezone().utcoffset() or timedelta(0)
+
+    def fromutc(self, when: datetime) -> datetime:
+        there = when.replace(tzinfo=timezone.utc).astimezone()
+        return there.replace(tzinfo=self)
 
     def dst(self, when: datetime | None) -> timedelta | None:
         return None

@@ -161,6 +161,11 @@ def speaker(text: str) -> str:
     return found[1].strip() if found else ""
 
 
+def begins_with_time(text: str) -> bool:
+    """Whether a text begins with brackets, as in `[2023-05-08] Mel: ...`."""
+    return _STAMP.match(text) is not None
+
+
 def body(text: str) -> str:
     """The text without the time in brackets and the speaker that it may begin with.
 

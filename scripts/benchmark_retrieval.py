@@ -27,7 +27,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from py_rust_stemmers import SnowballStemmer
 from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
@@ -360,9 +359,7 @@ def chosen_rows(groups: Sequence[str], *, vectors: bool) -> list[Row]:
     for lane in lanes:
         others = [each for each in LANES if each != lane]
         found.append(Row(f"without {lane}", "lanes", _product(recall_lanes=others)))
-    if "recall_rerank" in SETTINGS:
-        for way in ("none", "evidence"):
-            found.append(Row(f"rerank {way}", "rerank", _product(recall_rerank=way)))
+    found.append(Row("rerank none", "rerank", _product(recall_rerank="none")))
     if vectors:
         found.append(Row("no model", "model", _product(embedder_model="none")))
     found += _baselines(vectors=vectors)
@@ -397,7 +394,7 @@ class Bm25:
     """Words alone: BM25 exactly as SQLite's full-text search computes it, over English stems."""
 
     def __init__(self, documents: Mapping[str, str]) -> None:
-        stems = {key: _stems(words.index_terms(text)) for key, text in documents.items()}
+        stems = {key: words.stems(words.index_terms(text)) for key, text in documents.items()}
         mean = sum(map(len, stems.values())) / max(len(stems), 1)
         self._weights: dict[str, dict[str, float]] = {}
         for key, terms in stems.items():
@@ -413,19 +410,12 @@ class Bm25:
     def scores(self, text: str) -> dict[str, float]:
         """Every document with a term of the query."""
         scores: dict[str, float] = {}
-        for term in _stems(words.query_terms(text)):
+        for term in words.stems(words.query_terms(text)):
             found = self._weights.get(term, {})
             rarity = math.log((self._count - len(found) + 0.5) / (len(found) + 0.5))
             for key, weight in found.items():
                 scores[key] = scores.get(key, 0.0) + max(rarity, 1e-6) * weight
         return scores
-
-
-_STEMMER = SnowballStemmer("english")
-
-
-def _stems(terms: Sequence[str]) -> list[str]:
-    return [_STEMMER.stem_word(term) if term.isascii() else term for term in terms]
 
 
 def _cosine(stand: Stand, depth: int = TOP) -> Ask:

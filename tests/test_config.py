@@ -122,6 +122,11 @@ GOOD: dict[str, tuple[str, Any]] = {
     "recall.concurrent": ("false", False),
     "recall.rrf_k": ("10", 10),
     "recall.lane_depth": ("40", 40),
+    "recall.vector_weight": ("0.5", 0.5),
+    "recall.graph_weight": ("0", 0.0),
+    "recall.meta_weight": ("10", 10.0),
+    "recall.entity_weight": ("3", 3.0),
+    "recall.rerank": ('"none"', "none"),
     "recall.stock_boost": ("0", 0.0),
     "recall.placeholders": ('["Ping", "hello there"]', ("Ping", "hello there")),
     "limits.content_bytes": ("1", 1),
@@ -217,6 +222,7 @@ def test_a_folder_of_nobody_is_refused_by_its_variable(home: Path, variable: str
 # --- What is refused -------------------------------------------------------------------
 
 PATHS = ["5", '""', '" "', '"~nobody-of-that-name/x"', '"a\\u0000b"', "true", "[]"]
+WEIGHTS = ["-0.1", "10.1", "nan", "inf", "true", '"much"']
 FLAGS = ['"maybe"', '""', "2", "1.0", "[]", "2026-01-01"]
 COUNTS = ['"many"', '""', "1.5", "true", "nan", "inf", "[]", "-1"]
 
@@ -241,6 +247,11 @@ WRONG: dict[str, list[str]] = {
     "recall.concurrent": FLAGS,
     "recall.rrf_k": [*COUNTS, "0", "1001"],
     "recall.lane_depth": [*COUNTS, "0", "1001"],
+    "recall.vector_weight": WEIGHTS,
+    "recall.graph_weight": WEIGHTS,
+    "recall.meta_weight": WEIGHTS,
+    "recall.entity_weight": WEIGHTS,
+    "recall.rerank": ['"rrf"', "true", '""', "1"],
     "recall.stock_boost": ["-0.1", "1.1", "true", '"much"', "nan"],
     "recall.placeholders": ["[1]", "5", "true", '[["x"]]', "{a = 1}"],
     "limits.content_bytes": [*COUNTS, "0", "16777217"],

@@ -139,7 +139,11 @@ def test_every_hit_says_which_lanes_found_it_and_at_what_rank(memory: Memory) ->
     chunk = next(hit for hit in hits if hit["chunk_id"].startswith("chunk_"))
     assert chunk["lanes"] == {"vector": 1, "meta": 1, "entity": 1}
     assert chunk["method"] in chunk["lanes"]
-    assert chunk["score"] == chunk["rrf_score"] == pytest.approx(3 / 61, abs=1e-6)
+    config = memory.config
+    weights = config.recall_vector_weight + config.recall_meta_weight + config.recall_entity_weight
+    assert chunk["rrf_score"] == pytest.approx(weights / 61, abs=1e-6)
+    assert chunk["score"] > chunk["rrf_score"]
+    assert chunk["match"] == 1
     assert chunk["similarity"] == pytest.approx(1 - chunk["distance"] ** 2 / 2, abs=1e-3)
     assert "explain" not in chunk
 
@@ -147,17 +151,17 @@ def test_every_hit_says_which_lanes_found_it_and_at_what_rank(memory: Memory) ->
 def test_explain_tells_each_lanes_part_and_what_matched(memory: Memory) -> None:
     memory.remember("the red boat belongs to Ann", entities=["Ann"])
     memory.remember("Ann moved to Leeds", entities=["Ann"])
-    hits = memory.recall("red boat", explain=True)["hits"]
+    hits = [hit for hit in memory.recall("red boat", explain=True)["hits"] if "match" in hit]
     reasons = {hit["content"]: hit["explain"] for hit in hits}
     assert reasons["the red boat belongs to Ann"]["meta"]["because"] == ["red", "boat"]
     path = reasons["Ann moved to Leeds"]["graph"]["because"]
     assert path[1] == "entity:Ann"
     assert path[0].startswith("chunk_")
-    assert all(
-        part["score"] == pytest.approx(1 / (60 + part["rank"]), abs=1e-6)
-        for each in reasons.values()
-        for part in each.values()
-    )
+    for hit in hits:
+        pieces = hit["explain"].pop("evidence")
+        assert sum(pieces.values()) == pytest.approx(hit["score"], abs=0.01)
+        parts = hit["explain"].values()
+        assert sum(part["score"] for part in parts) == pytest.approx(hit["rrf_score"], abs=1e-5)
 
 
 def test_entities_share_the_ranking_but_take_no_chunks_place(wordless: Memory) -> None:
@@ -180,9 +184,9 @@ def test_a_stock_named_whole_comes_first_and_a_part_of_its_name_gains_nothing(
     for query in ("sh600519", "SH600519", "600519", "600519.SH", "moutai", "how is 600519 doing"):
         hit = wordless.recall(query)["hits"][0]
         assert hit["entity_id"] == "sh600519", query
-        assert hit["score"] > 0.05
-    assert all(hit["score"] < 0.05 for hit in wordless.recall("ou")["hits"])
-    assert all(hit["score"] < 0.05 for hit in wordless.recall("mou")["hits"])
+        assert hit["rrf_score"] > 0.05
+    assert all(hit["rrf_score"] < 0.05 for hit in wordless.recall("ou")["hits"])
+    assert all(hit["rrf_score"] < 0.05 for hit in wordless.recall("mou")["hits"])
     assert not wordless.recall("sz600519", strategy="entity_only")["hits"]
 
 

@@ -147,7 +147,7 @@ def _write_half_and_stop(path: Path) -> None:
     text = "half a memory"
     with open_file(path) as memory, memory._store._transaction() as db:
         writer = store._Writer(db, timestamps.now(), "test")
-        writer.put_chunk(NewChunk(text, "t", "s", 0.5, None), store._Indexed(text))
+        writer.put_chunk(NewChunk(text, "t", "s", 0.5, None), store.Indexed(text))
         os.kill(os.getpid(), signal.SIGSTOP)
 
 

@@ -39,7 +39,7 @@ def test_a_new_file_has_every_table_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "memory.db"
     SqliteStore(path).close()
     names = {name for name, _ in schema(path)}
-    assert {"chunks", "entities", "relations", "recall_log", "meta", "words", "audit"} <= names
+    assert {"chunks", "entities", "relations", "recall_log", "meta", "postings", "audit"} <= names
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -197,12 +197,12 @@ def test_an_older_file_is_brought_up_to_date_with_its_rows(
     old = SqliteStore(path)
     old.put_chunks([NewChunk("kept", "t", "s", 0.5, None)], "test")
     old.close()
-    monkeypatch.setattr(store, "MIGRATIONS", (_add_colour,))
-    monkeypatch.setattr(store, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, _add_colour))
+    monkeypatch.setattr(store, "SCHEMA_VERSION", store.SCHEMA_VERSION + 1)
     SqliteStore(path).close()
     db = apsw.Connection(str(path))
     assert list(db.execute("SELECT content, colour FROM chunks")) == [("kept", None)]
-    assert db.pragma("user_version") == 2
+    assert db.pragma("user_version") == store.SCHEMA_VERSION
     db.close()
 
 
@@ -212,13 +212,13 @@ def test_a_step_that_fails_leaves_neither_its_table_nor_its_number(
     path = tmp_path / "memory.db"
     SqliteStore(path).close()
     before = schema(path)
-    monkeypatch.setattr(store, "MIGRATIONS", (_fail,))
-    monkeypatch.setattr(store, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, _fail))
+    monkeypatch.setattr(store, "SCHEMA_VERSION", (version := store.SCHEMA_VERSION) + 1)
     with pytest.raises(RuntimeError, match="the step failed"):
         SqliteStore(path)
     assert schema(path) == before
     db = apsw.Connection(str(path))
-    assert db.pragma("user_version") == 1
+    assert db.pragma("user_version") == version
     db.close()
 
 
@@ -325,7 +325,7 @@ def test_a_sound_file_has_no_fault_and_each_kind_of_damage_is_counted(open_memor
     assert sum(sound.values()) == 0
     db = memory._store._db
     damage = {
-        "not in words": "DELETE FROM words WHERE rowid = 3",
+        "not in postings": "DELETE FROM postings WHERE chunk_seq = 3",
         "wrongly in closed_trigrams": "INSERT INTO closed_trigrams (rowid, text) VALUES (4, 'x')",
         "marks": "UPDATE vectors SET live = 1 - live WHERE rowid = 5",
         "mentions of nobody": "INSERT INTO mentions VALUES ('ghost', 3, 'found')",

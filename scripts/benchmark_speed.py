@@ -1,0 +1,941 @@
+"""How fast it is: recall, its lanes, storing and opening, on a throwaway file of made-up memories.
+
+The memories hang together as real ones do and are the same for the same seed: English and
+Chinese, stock codes, sessions, some entities that much leads to. `--baseline` measures beside
+it, question by question, the plain design: the same four lanes with nothing clever in them.
+Times are of the wall and of the processor, the latter over all threads.
+"""
+
+import argparse
+import gc
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, TypeVar
+from zlib import crc32
+
+import apsw
+import numpy as np
+import sqlite_vec
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+import _root  # noqa: F401 - makes the modules one folder up importable
+import embedder
+from config import LANES, VERSION, Config
+from embedder import Embedder
+from memory import Memory
+from metrics import resident_bytes
+from results import Hit
+from rows import Vectors
+
+WARM_UP = 5  # questions asked before any that counts
+AT_ONCE = 500  # memories of one remember_many; questions whose vectors are kept at a time
+SETTLE = 0.004  # seconds after an answer, for what is written behind it to count as its work
+EXACT = 10  # nearest vectors that should be found
+
+T = TypeVar("T")
+Ints = NDArray[np.int32]
+Report = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of this part."""
+    count: dict[str, Any] = {"type": _at_least_one, "metavar": "N"}
+    parser.add_argument("--chunks", default=10_000, help="memories to make up", **count)
+    parser.add_argument("--queries", default=100, help="questions to ask", **count)
+    parser.add_argument("--top-k", default=10, help="memories per answer", **count)
+    parser.add_argument("--baseline", action="store_true", help="also measure the plain design")
+    parser.add_argument(
+        "--embedder",
+        choices=("none", "offline", "vectors"),
+        default="vectors",
+        help="no model, the one that came with the installation, or vectors that need none",
+    )
+    parser.add_argument("--dim", default=384, help="dimensions of those vectors", **count)
+    parser.add_argument("--seed", type=int, default=1, help="another one makes other memories")
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Measure, print it as tables and return the figures."""
+    with TemporaryDirectory(prefix="mnelo-benchmark-") as folder, ExitStack() as stack:
+        report = _measured(Trial(args, Path(folder)), stack)
+    print("\n".join(_told(report)))
+    return report
+
+
+# --- Statistics ------------------------------------------------------------------------
+
+
+class Stopwatch:
+    """Milliseconds of what was asked, and how often nothing came back."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+        self.empty = 0
+
+    def time(self, ask: Callable[..., Sequence[T]], *given: Any) -> Sequence[T]:
+        worked, started = time.process_time(), time.perf_counter()
+        answer = ask(*given)
+        self.wall.append((time.perf_counter() - started) * 1000)
+        time.sleep(SETTLE)
+        self.cpu.append((time.process_time() - worked) * 1000)
+        self.empty += not answer
+        return answer
+
+    def summary(self) -> Report:
+        """The figures of the report.
+
+        >>> watch = Stopwatch()
+        >>> watch.wall, watch.cpu, watch.empty = [1.0, 3.0], [2.0, 2.0], 1
+        >>> [watch.summary()[key] for key in ("p50_ms", "mean_ms", "cpu_p50_ms", "empty_pct")]
+        [2.0, 2.0, 2.0, 50.0]
+        """
+        wall = np.array(self.wall)
+        figures = {f"p{percent}_ms": np.percentile(wall, percent) for percent in (50, 95, 99)}
+        figures |= {"min_ms": wall.min(), "max_ms": wall.max(), "mean_ms": wall.mean()}
+        figures["stdev_ms"] = wall.std(ddof=1) if len(wall) > 1 else 0.0
+        figures |= {f"cpu_p{each}_ms": np.percentile(self.cpu, each) for each in (50, 95)}
+        rounded = {name: round(float(value), 3) for name, value in figures.items()}
+        empty_pct = round(100 * self.empty / len(wall), 1)
+        return {**rounded, "empty_count": self.empty, "empty_pct": empty_pct}
+
+
+# --- Words -----------------------------------------------------------------------------
+
+COMMON = """
+    the of and to in a is that for it was on are as with they at be this from have or by one had
+    not but what all were when we there can an your which their said if do will each about how up
+    out them then she many some so these would other into has more her two like him see time
+    could no make than first been its who now people my made over did down only way find use may
+    after day new meeting plan because good same before right
+"""
+COMMON_CHINESE = (
+    "的 了 在 是 和 我们 也 这个 有 不 就 都 说 要 会 到 今天 已经 项目 可以 没有 问题 时候 工作"
+)
+ONSETS = """
+    b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p ph pl pr qu r s sc sh sl sp st str t th
+    tr v w z
+"""
+VOWELS = "a e i o u ai ea ee ou y"
+CODAS = "n r l s t m ck nd ng nt st rd x p"
+HAN = [bytes((0xB0 + at // 94, 0xA1 + at % 94)).decode("gb2312") for at in range(3755)]
+"""The common characters, of the first level of GB 2312."""
+
+
+def _english_words(rng: np.random.Generator, count: int) -> list[str]:
+    """Words that look like English ones: common ones first, then ever longer ones."""
+    syllables = [
+        onset + vowel + coda
+        for onset in ONSETS.split()
+        for vowel in VOWELS.split()
+        for coda in ("", *CODAS.split())
+    ]
+    picks = rng.integers(len(syllables), size=(2 * count, 3)).tolist()
+    made = (
+        "".join(syllables[pick] for pick in row[: 1 + 3 * at // (2 * count)])
+        for at, row in enumerate(picks)
+    )
+    return list(dict.fromkeys([*COMMON.split(), *made]))[:count]
+
+
+def _chinese_words(rng: np.random.Generator, count: int) -> list[str]:
+    """Words of two characters, of which some are common and some are rare."""
+    characters = rng.permutation(HAN).tolist()
+    picks = _zipf(rng, len(HAN), (2 * count, 2)).tolist()
+    made = (characters[first] + characters[second] for first, second in picks)
+    return list(dict.fromkeys([*COMMON_CHINESE.split(), *made]))[:count]
+
+
+def _zipf(rng: np.random.Generator, count: int, size: tuple[int, int]) -> Ints:
+    """Numbers below `count`, each as often as the word of that rank is used."""
+    share = np.cumsum(1 / (np.arange(count) + 2.7))
+    picks = np.searchsorted(share, rng.random(size) * share[-1])
+    return np.asarray(np.minimum(picks, count - 1), np.int32)
+
+
+# --- Memories and questions ------------------------------------------------------------
+
+NEW_ENTITIES = 0.73  # by each memory
+RELATIONS = 3  # said by each memory; those said again count once
+SESSION = 20  # memories
+VERBS = ("depends_on", "works_with", "owns", "part_of", "competes_with", "decided_by")
+TAGS = ("trading", "planning", "family", "travel", "research", "code", "health", "house", "music")
+MOVES = ("建仓", "加仓", "减仓", "清仓")
+BEGIN = datetime(2024, 1, 1, 8, tzinfo=timezone.utc)
+ENGLISH, CHINESE, BOTH = range(3)
+ASKED = (
+    (ENGLISH, "{a} {b}"),
+    (BOTH, "{name}"),
+    (CHINESE, "{code} 建仓"),
+    (CHINESE, "{x}{y}"),
+    (ENGLISH, "what did we decide about {name} and the {a} {b} after the {c} meeting?"),
+    (BOTH, "{digits}"),
+    (CHINESE, "关于{name}的{x}和{y}，上次是怎么决定的？"),
+    (BOTH, "{a} {x}"),
+)
+"""The kinds of questions, and the language of the memories they ask for."""
+
+
+class Question(NamedTuple):
+    text: str
+    about: int
+    """The memory it asks for."""
+
+
+class Corpus:
+    """Made-up memories by their number, and questions about them; the same for a seed.
+
+    >>> Corpus(20, seed=1).memory(7) == Corpus(20, seed=1).memory(7)
+    True
+    """
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self._seed = size, seed
+        rng = np.random.default_rng(seed)
+        words = int(120 * size**0.5)  # twice as much text has 1.4 times as many different words
+        self._english = _english_words(rng, max(words, 600))
+        self._chinese = _chinese_words(rng, max(words // 2, 300))
+        self._picked = (
+            _zipf(rng, len(self._english), (size, 20)),
+            _zipf(rng, len(self._chinese), (size, 22)),
+        )
+        known = NEW_ENTITIES * np.arange(size)
+        self._earlier = (known * rng.power(0.6, size)).astype(np.int32)
+        # Much leads to a few, and most to the first.
+        self._others = (known[:, None] * rng.power(0.35, (size, RELATIONS))).astype(np.int32)
+        self._spelled = rng.integers(1 << 30, size=(int(NEW_ENTITIES * size) + 1, 4))
+
+    # -- memories --
+
+    def memories(self) -> Iterator[list[dict[str, Any]]]:
+        """All of them, in batches."""
+        for start in range(0, self.size, AT_ONCE):
+            yield [self.memory(at) for at in range(start, min(start + AT_ONCE, self.size))]
+
+    def memory(self, at: int) -> dict[str, Any]:
+        """One memory, as remember_many takes it."""
+        about, new, session = self.about(at), self._new(at), at // SESSION
+        return {
+            "content": self._text(at, about[0]),
+            "source": f"agent {at % 7}",
+            "session_id": f"session {session}",
+            "timestamp": (BEGIN + timedelta(hours=5 * session, minutes=at % SESSION)).isoformat(),
+            "importance": at * 37 % 100 / 100,
+            "tags": [TAGS[session % len(TAGS)]],
+            "entities": [self._entity(each) if each in new else self.named(each) for each in about],
+            "relations": self._relations(at, about[0]),
+        }
+
+    def about(self, at: int) -> list[int]:
+        """The entities of a memory: a new one if any, and one that is known."""
+        return list(dict.fromkeys([*self._new(at), int(self._earlier[at])]))
+
+    def _new(self, at: int) -> range:
+        return range(int(NEW_ENTITIES * at), int(NEW_ENTITIES * (at + 1)))
+
+    def _relations(self, at: int, number: int) -> list[dict[str, Any]]:
+        others = dict.fromkeys(self._others[at].tolist())
+        return [
+            {
+                "source_id": self.named(number),
+                "target_id": self.named(other),
+                "relation": VERBS[(at + other) % len(VERBS)],
+                "weight": (at * 31 + other * 17) % 101 / 100,
+            }
+            for other in others
+            if other != number
+        ]
+
+    def _text(self, at: int, number: int) -> str:
+        english, chinese = self._said(at)
+        name = self.named(number)
+        if number % 3 == 0:
+            name += f" {MOVES[at % 4]} {at % 97}.{at % 89:02d}"
+        if at % 3 == ENGLISH:
+            return f"{' '.join(english[:9]).capitalize()} {name} {' '.join(english[9:])}."
+        first, second, third = (
+            "".join(chinese[start:end]) for start, end in ((0, 8), (8, 15), (15, 22))
+        )
+        if at % 3 == CHINESE:
+            return f"{first}，{name}{second}。{third}。"
+        return f"{name}: {' '.join(english[:10])}，{first}。"
+
+    def _said(self, at: int) -> tuple[list[str], list[str]]:
+        english, chinese = (picked[at].tolist() for picked in self._picked)
+        return [self._english[each] for each in english], [self._chinese[each] for each in chinese]
+
+    # -- entities --
+
+    def named(self, number: int) -> str:
+        """The id of an entity: a stock code, two English words or three characters."""
+        picks = self._spelled[number].tolist()
+        if number % 3 == 0:
+            return f"{'sh' if number % 2 else 'sz'}{600000 + number // 3}"
+        if number % 3 == 1:
+            return " ".join(self._rare(pick).title() for pick in picks[:2])
+        return "".join(HAN[pick % len(HAN)] for pick in picks[:3])
+
+    def _rare(self, pick: int) -> str:
+        common = len(self._english) // 4
+        return self._english[common + pick % (len(self._english) - common)]
+
+    def _entity(self, number: int) -> dict[str, Any]:
+        picks, known = self._spelled[number].tolist(), {"id": self.named(number)}
+        if number % 3 == 0:
+            name = "".join(HAN[pick % len(HAN)] for pick in picks)
+            return {**known, "kind": "stock", "name": name}
+        if number % 3 == 1:
+            alias = f"{self._rare(picks[2])}{number % 977}"
+            return {**known, "kind": "project", "aliases": [alias]}
+        return {**known, "kind": "person"}
+
+    # -- questions --
+
+    def questions(self, count: int) -> list[Question]:
+        """Different questions of every kind in turn; fewer where there is not enough to ask."""
+        rng = np.random.default_rng((self._seed, 1))
+        found: dict[str, Question] = {}
+        for attempt in range(20 * count):
+            language, form = ASKED[attempt % len(ASKED)]
+            at = min(int(rng.integers(self.size)) // 3 * 3 + language, self.size - 1)
+            text = form.format(**self._parts(at, int(rng.integers(1 << 20))))
+            found.setdefault(text, Question(text, at))
+            if len(found) == count:
+                break
+        return list(found.values())
+
+    def _parts(self, at: int, pick: int) -> dict[str, str]:
+        """What a question about a memory may have in it."""
+        english, chinese = self._said(at)
+        solid = [word for word in english[:10] if word not in COMMON.split()] or english
+        a, b, c = (solid[(pick + step) % len(solid)] for step in range(3))
+        first, number = pick % 7, self.about(at)[0]
+        code = self.named(number - number % 3)
+        names = {"name": self.named(number), "code": code, "digits": code[2:]}
+        return {"a": a, "b": b, "c": c, "x": chinese[first], "y": chinese[first + 1], **names}
+
+
+# --- Models ----------------------------------------------------------------------------
+
+
+class ClusteredVectors:
+    """Stands for a model: texts have vectors in clusters, questions near the text they ask for."""
+
+    name = "benchmark/vectors"
+
+    def __init__(self, size: int, dim: int, seed: int, asked: Mapping[str, str]) -> None:
+        self.dim, self._seed = dim, seed
+        rng = np.random.default_rng((seed, 2))
+        centres = rng.standard_normal((max(200, size // 250), dim))
+        centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+        common = rng.standard_normal(dim)
+        # Models put all texts into one corner of their space.
+        self._centres = centres + 1.2 * common / np.linalg.norm(common)
+        self._asked = {question: self._near(text, question) for question, text in asked.items()}
+
+    def fits(self, text: str) -> bool:
+        return True
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        return np.stack([self._placed(text) for text in texts])
+
+    def query(self, text: str) -> Vectors:
+        vector = self._asked.get(text)
+        return self._placed(text) if vector is None else vector
+
+    def _placed(self, text: str) -> Vectors:
+        number = crc32(text.encode())
+        return _unit(self._centres[number % len(self._centres)] + 0.9 * self._noise(number))
+
+    def _near(self, text: str, question: str) -> Vectors:
+        return _unit(self._placed(text) + 0.5 * self._noise(crc32(question.encode())))
+
+    def _noise(self, number: int) -> Vectors:
+        rng = np.random.default_rng((self._seed, number))
+        return np.asarray(rng.standard_normal(self.dim) / self.dim**0.5, np.float32)
+
+
+def _unit(vector: NDArray[Any]) -> Vectors:
+    return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+class Watched:
+    """A model whose work on memories is timed, and whose vectors can be had once more."""
+
+    def __init__(self, model: Embedder) -> None:
+        self.name, self.dim, self.seconds = model.name, model.dim, 0.0
+        self.fits, self.query = model.fits, model.query
+        self._model = model
+        self._made: dict[str, Vectors] = {}
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        started = time.perf_counter()
+        vectors = self._model.passages(texts)
+        self.seconds += time.perf_counter() - started
+        self._made.update(zip(texts, vectors, strict=True))
+        return vectors
+
+    def taken(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of these texts, which were made already; no others are kept."""
+        made, self._made = self._made, {}
+        return np.stack(
+            [made[text] if text in made else self._model.passages([text])[0] for text in texts]
+        )
+
+
+def _model(args: argparse.Namespace, config: Config, asked: Mapping[str, str]) -> Embedder:
+    if args.embedder == "offline":
+        return embedder.load(config, None)
+    return ClusteredVectors(args.chunks, args.dim, args.seed, asked)
+
+
+# --- The plain design ------------------------------------------------------------------
+
+TABLES = """
+    CREATE TABLE chunks (
+        id INTEGER PRIMARY KEY, content TEXT, metadata TEXT, source TEXT, importance REAL,
+        timestamp TEXT, valid_until TEXT
+    );
+    CREATE TABLE entities (id TEXT PRIMARY KEY, name TEXT, aliases TEXT);
+    CREATE TABLE mentions (
+        entity_id TEXT, chunk_id INTEGER, PRIMARY KEY (entity_id, chunk_id)
+    ) WITHOUT ROWID;
+    CREATE TABLE relations (
+        source_id TEXT, target_id TEXT, relation TEXT, weight REAL, valid_until TEXT
+    );
+    CREATE INDEX relations_source ON relations (source_id);
+    CREATE INDEX relations_target ON relations (target_id);
+"""
+VECTORS = "CREATE VIRTUAL TABLE vectors USING vec0 (embedding float[{}])"
+PUT = {
+    "chunks": "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, NULL)",
+    "entities": "INSERT OR IGNORE INTO entities VALUES (?, ?, ?)",
+    "mentions": "INSERT OR IGNORE INTO mentions VALUES (?, ?)",
+    "relations": "INSERT INTO relations VALUES (?, ?, ?, ?, NULL)",
+    "vectors": "INSERT INTO vectors (rowid, embedding) VALUES (?, ?)",
+}
+NEAREST = """
+    SELECT c.id FROM vectors v JOIN chunks c ON c.id = v.rowid
+    WHERE v.embedding MATCH ? AND k = 20 AND c.valid_until IS NULL ORDER BY v.distance
+"""
+REACHED = """
+    SELECT r.target_id FROM json_each(:nodes) n JOIN relations r ON r.source_id = n.value
+    WHERE r.valid_until IS NULL
+    UNION ALL
+    SELECT r.source_id FROM json_each(:nodes) n JOIN relations r ON r.target_id = n.value
+    WHERE r.valid_until IS NULL
+"""
+MENTIONING = """
+    SELECT DISTINCT c.id FROM json_each(?) n JOIN mentions m ON m.entity_id = n.value
+    JOIN chunks c ON c.id = m.chunk_id WHERE c.valid_until IS NULL LIMIT 20
+"""
+ROWS = "SELECT * FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+_CONTAINING = """
+    SELECT id FROM chunks WHERE valid_until IS NULL AND ({})
+    ORDER BY importance DESC, id DESC LIMIT 20
+"""
+_NAMED = "SELECT id FROM entities WHERE {} LIMIT 20"
+_EITHER = "{0} LIKE ? ESCAPE '\\' OR {1} LIKE ? ESCAPE '\\'"
+MOST_TERMS = 4
+
+
+def _any_like(statement: str, *columns: str) -> list[str]:
+    """The statement for one pattern in either column, for two patterns, and so on."""
+    either = _EITHER.format(*columns)
+    return [statement.format(" OR ".join([either] * count)) for count in range(1, MOST_TERMS + 1)]
+
+
+CONTAINING = _any_like(_CONTAINING, "content", "metadata")
+NAMED = _any_like(_NAMED, "name", "aliases")
+TERM = re.compile(r"[\u3400-\u9fff]+|[A-Za-z0-9_]+")
+Look = Callable[[str, Vectors | None], list[int]]
+
+
+class Baseline:
+    """Every vector compared, LIKE over every text and name, every relation followed for two hops.
+
+    Four threads, each on a connection of its own; then the sum of 1 / (60 + rank).
+    """
+
+    def __init__(self, path: Path, dim: int | None) -> None:
+        self._connections = [_connection(path) for _ in LANES]
+        self._pool = ThreadPoolExecutor(len(LANES))
+        self._size, self._dim = 0, dim
+        db = self._connections[0]
+        db.pragma("journal_mode", "wal")
+        db.execute(TABLES + (VECTORS.format(dim) if dim else ""))
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        for db in self._connections:
+            db.close()
+
+    def put(self, items: Sequence[Mapping[str, Any]], vectors: Vectors | None) -> None:
+        """Store the next memories."""
+        first, db = self._size + 1, self._connections[0]
+        self._size += len(items)
+        with db:
+            for number, item in enumerate(items, start=first):
+                for table, rows in _plain_rows(number, item).items():
+                    db.executemany(PUT[table], rows)
+            if vectors is not None:
+                given = [(first + at, vector.tobytes()) for at, vector in enumerate(vectors)]
+                db.executemany(PUT["vectors"], given)
+
+    def recall(self, question: str, vector: Vectors | None, top_k: int) -> list[int]:
+        """The numbers of the best memories, whose rows have been read."""
+        running = [self._pool.submit(look, question, vector) for look in self.lanes().values()]
+        scores: dict[int, float] = {}
+        for future in running:
+            for rank, number in enumerate(future.result(), start=1):
+                scores[number] = scores.get(number, 0.0) + 1 / (60 + rank)
+        best = sorted(scores, key=lambda number: -scores[number])[:top_k]
+        rows = {row[0]: row for row in self._connections[0].execute(ROWS, (json.dumps(best),))}
+        return [number for number in best if number in rows]
+
+    def lanes(self) -> dict[str, Look]:
+        """How each lane looks."""
+        lanes = (self._vector, self._graph, self._meta, self._entity)
+        return dict(zip(LANES, lanes, strict=True))
+
+    def _vector(self, question: str, vector: Vectors | None) -> list[int]:
+        if vector is None or not self._dim:
+            return []
+        return [row[0] for row in self._connections[0].execute(NEAREST, (vector.tobytes(),))]
+
+    def _graph(self, question: str, vector: Vectors | None) -> list[int]:
+        db = self._connections[1]
+        reached = dict.fromkeys(_like(db, NAMED, question))
+        frontier = list(reached)
+        for _ in range(2):
+            rows = db.execute(REACHED, {"nodes": json.dumps(frontier)})
+            frontier = [key for key in dict.fromkeys(row[0] for row in rows) if key not in reached]
+            reached |= dict.fromkeys(frontier)
+        return _mentioning(db, reached)
+
+    def _meta(self, question: str, vector: Vectors | None) -> list[int]:
+        return _like(self._connections[2], CONTAINING, question)
+
+    def _entity(self, question: str, vector: Vectors | None) -> list[int]:
+        db = self._connections[3]
+        return _mentioning(db, _like(db, NAMED, question))
+
+
+def _connection(path: Path) -> apsw.Connection:
+    db = apsw.Connection(str(path))
+    db.enable_load_extension(True)
+    db.load_extension(sqlite_vec.loadable_path())
+    db.pragma("cache_size", -64_000)
+    db.pragma("synchronous", "NORMAL")
+    return db
+
+
+def _plain_rows(number: int, item: Mapping[str, Any]) -> dict[str, list[tuple[Any, ...]]]:
+    metadata = json.dumps({"tags": item["tags"], "session": item["session_id"]})
+    seen = (item["source"], item["importance"], item["timestamp"])
+    about = [{"id": each} if isinstance(each, str) else each for each in item["entities"]]
+    return {
+        "chunks": [(number, item["content"], metadata, *seen)],
+        "entities": [_named_row(entity) for entity in about],
+        "mentions": [(entity["id"], number) for entity in about],
+        "relations": [tuple(relation.values()) for relation in item["relations"]],
+    }
+
+
+def _named_row(entity: Mapping[str, Any]) -> tuple[Any, ...]:
+    aliases = [entity["id"], *entity.get("aliases", ())]
+    return entity["id"], entity.get("name", entity["id"]), json.dumps(aliases, ensure_ascii=False)
+
+
+def _like(db: apsw.Connection, statements: Sequence[str], question: str) -> list[Any]:
+    """What has any of the question's first terms in it."""
+    terms = [term for term in TERM.findall(question) if len(term) > 1][:MOST_TERMS]
+    escaped = [re.sub(r"([\\%_])", r"\\\1", term) for term in terms]
+    bound = [f"%{term}%" for term in escaped for _ in range(2)]
+    return [row[0] for row in db.execute(statements[len(terms) - 1], bound)] if terms else []
+
+
+def _mentioning(db: apsw.Connection, entities: Iterable[str]) -> list[int]:
+    return [row[0] for row in db.execute(MENTIONING, (json.dumps(list(entities)),))]
+
+
+# --- Measuring -------------------------------------------------------------------------
+
+
+class Trial:
+    """One file, what is asked of it, and the plain design beside it if wanted."""
+
+    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
+        self.args, self.folder = args, folder
+        self.corpus = Corpus(args.chunks, args.seed)
+        questions = self.corpus.questions(2 * args.queries + WARM_UP)
+        half = (len(questions) - WARM_UP) // 2
+        self.kept, self.fresh = questions[:half], questions[half : 2 * half]
+        self.warm_up = questions[2 * half :]
+        self.asked = {each.text: self.corpus.memory(each.about)["content"] for each in questions}
+        self.model = self._watched()
+        self.ids: list[str] = []
+        self.vectors: list[Vectors] = []
+        self.baseline: Baseline | None = None
+
+    def _watched(self) -> Watched | None:
+        if self.args.embedder == "none":
+            return None
+        return Watched(_model(self.args, _config(self.args, self.folder), self.asked))
+
+    def open(self, *, concurrent: bool = True) -> Memory:
+        """The file, with the one model."""
+        model = self.model
+        load = None if model is None else (lambda recorded: model)
+        config = _config(self.args, self.folder, recall_concurrent=concurrent)
+        memory = Memory(self.folder / "memory.db", config=config, load_model=load)
+        memory.wait_for_model(None)
+        return memory
+
+    def answer(self, memory: Memory, question: Question, strategy: str = "rrf") -> list[Hit]:
+        return memory.recall(question.text, top_k=self.args.top_k, strategy=strategy)["hits"]
+
+    def vector(self, question: Question) -> Vectors | None:
+        """The question's vector, for the plain design."""
+        return None if self.model is None else self.model.query(question.text)
+
+
+def _config(args: argparse.Namespace, folder: Path, **settings: Any) -> Config:
+    """The defaults, whatever is set outside."""
+    model = {"none": "none", "offline": "offline"}.get(args.embedder)
+    settings |= {"embedder_model": model, "limits_top_k": max(100, args.top_k)}
+    return Config.load({"MNELO_HOME": str(folder)}, **settings)
+
+
+def _measured(trial: Trial, stack: ExitStack) -> Report:
+    """The whole report, part by part."""
+    if trial.args.baseline:
+        dim = None if trial.model is None else trial.model.dim
+        trial.baseline = Baseline(trial.folder / "baseline.db", dim)
+        stack.callback(trial.baseline.close)
+    stored = _stored(trial)
+    opened = _opened_anew(trial)
+    with _frozen(), trial.open() as memory, trial.open(concurrent=False) as sequential:
+        asked = _asked(trial, memory, sequential)
+        stats = memory.stats()
+        agreed = _agreement(trial, memory, asked.pop("answers"))
+    report = {"config": _conditions(trial), **stored, **asked, **opened, "final_db_stats": stats}
+    if trial.baseline:
+        report["baseline"] |= {**_ratios(report), "agreement": agreed}
+    return report
+
+
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """What the benchmark itself holds is not walked through when rubbish is collected."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _conditions(trial: Trial) -> Report:
+    names = ("chunks", "queries", "top_k", "baseline", "embedder", "seed")
+    return {
+        **{name: getattr(trial.args, name) for name in names},
+        "dim": trial.model.dim if trial.model else 0,
+        "version": VERSION,
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+    }
+
+
+# -- storing --
+
+
+def _stored(trial: Trial) -> Report:
+    """Store every memory through the product, and beside it in the plain design."""
+    spent, bar = 0.0, tqdm(total=trial.corpus.size, desc="storing", unit=" memories")
+    with bar, trial.open() as memory:
+        for items in trial.corpus.memories():
+            started = time.perf_counter()
+            trial.ids += [each["chunk_id"] for each in memory.remember_many(items)]
+            spent += time.perf_counter() - started
+            _copy(trial, items)
+            bar.update(len(items))
+        started = time.perf_counter()
+        if trial.model:
+            memory.fill_pending()
+        spent += time.perf_counter() - started
+    return {"seed_time_s": round(spent, 3), "ingest": _ingest(trial, spent)}
+
+
+def _copy(trial: Trial, items: Sequence[Mapping[str, Any]]) -> None:
+    vectors = None
+    if trial.model:
+        vectors = trial.model.taken([item["content"] for item in items])
+    if trial.baseline:
+        trial.baseline.put(items, vectors)
+        trial.vectors += [] if vectors is None else [vectors]
+
+
+def _ingest(trial: Trial, spent: float) -> Report:
+    embedding = trial.model.seconds if trial.model else 0.0
+    return {
+        "chunks_per_s": round(trial.corpus.size / spent, 1),
+        "embed_s": round(embedding, 3),
+        "store_s": round(spent - embedding, 3),
+    }
+
+
+# -- opening --
+
+
+def _opened_anew(trial: Trial) -> Report:
+    """What a fresh program needs: time until its first answer, and memory after many."""
+    told = {
+        "args": vars(trial.args) | {"folder": str(trial.folder)},
+        "asked": trial.asked,
+        "questions": [each.text for each in (*trial.warm_up, *trial.kept)],
+    }
+    plan = trial.folder / "plan.json"
+    plan.write_text(json.dumps(told, default=str), "utf-8")
+    done = subprocess.run(  # noqa: S603 - ourselves
+        [sys.executable, "-c", "import benchmark_speed as b; b.open_anew()", str(plan)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    size = (trial.folder / "memory.db").stat().st_size
+    return {**json.loads(done.stdout), "file_mb": round(size / 1e6, 2)}
+
+
+def open_anew() -> None:
+    """In a fresh program: open the file, answer, and print what that took."""
+    plan = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    args = argparse.Namespace(**plan["args"])
+    config = _config(args, Path(args.folder))
+    # Of vectors that stand for a model only their use counts, not how they are made up.
+    made = _model(args, config, plan["asked"]) if args.embedder == "vectors" else None
+    load = None if args.embedder == "none" else lambda _: made or _model(args, config, {})
+    started = time.perf_counter()
+    with Memory(Path(args.folder, "memory.db"), config=config, load_model=load) as memory:
+        memory.recall(plan["questions"][0], top_k=args.top_k)
+        spent = time.perf_counter() - started
+        for text in plan["questions"][1:]:
+            memory.recall(text, top_k=args.top_k)
+        resident = (resident_bytes() or 0) / 1e6
+    print(json.dumps({"rss_mb": round(resident, 1), "cold_start_s": round(spent, 4)}))
+
+
+# -- asking --
+
+
+def _asked(trial: Trial, memory: Memory, sequential: Memory) -> Report:
+    """Every way to ask, measured; and the answers to the questions whose vectors are kept."""
+    for question in trial.warm_up:
+        trial.answer(memory, question)
+    watches, answers = _side_by_side(trial, memory, sequential)
+    uncached = Stopwatch()
+    for question in tqdm(trial.fresh, desc="asking anew", unit=" questions"):
+        uncached.time(trial.answer, memory, question)
+    report: Report = {"total_query_time_s": round(sum(watches["recall"].wall) / 1000, 3)}
+    report |= {way: watch.summary() for way, watch in watches.items()}
+    if trial.baseline:
+        report["baseline"]["lanes"] = _baseline_lanes(trial, trial.baseline)
+    lanes = _lanes(trial, sequential, answers["recall"])
+    return {**report, "uncached": uncached.summary(), "lanes": lanes, "answers": answers}
+
+
+def _side_by_side(
+    trial: Trial, memory: Memory, sequential: Memory
+) -> tuple[dict[str, Stopwatch], dict[str, list[Sequence[Any]]]]:
+    """Each question to each in turn, after each has answered it once."""
+    ways: dict[str, Callable[[Question], Sequence[Any]]] = {
+        "recall": lambda question: trial.answer(memory, question),
+        "sequential": lambda question: trial.answer(sequential, question),
+    }
+    if baseline := trial.baseline:
+        ways["baseline"] = lambda question: baseline.recall(
+            question.text, trial.vector(question), trial.args.top_k
+        )
+    watches = {way: Stopwatch() for way in ways}
+    answers: dict[str, list[Sequence[Any]]] = {way: [] for way in ways}
+    for question in _twice(trial.kept, ways.values()):
+        for way, ask in ways.items():
+            answers[way].append(watches[way].time(ask, question))
+    return watches, answers
+
+
+def _twice(
+    questions: Sequence[Question], ways: Iterable[Callable[[Question], object]]
+) -> Iterator[Question]:
+    """The questions, each asked once before, in portions so small that all vectors are kept."""
+    with tqdm(total=len(questions), desc="asking", unit=" questions") as bar:
+        for start in range(0, len(questions), AT_ONCE):
+            portion = questions[start : start + AT_ONCE]
+            for question in portion:
+                for ask in ways:
+                    ask(question)
+            for question in portion:
+                yield question
+                bar.update()
+
+
+def _lanes(trial: Trial, memory: Memory, answers: Sequence[Sequence[Hit]]) -> Report:
+    """Each lane asked alone, though the graph starts from what all the others find."""
+    report = {}
+    for lane in LANES:
+        watch = Stopwatch()
+        for question in tqdm(trial.kept, desc=lane, unit=" questions"):
+            watch.time(trial.answer, memory, question, f"{lane}_only")
+        found = sum(any(lane in hit["lanes"] for hit in hits) for hits in answers)
+        report[lane] = _of_lane(watch) | {"hits_pct": round(100 * found / len(answers), 1)}
+    return report
+
+
+def _baseline_lanes(trial: Trial, baseline: Baseline) -> Report:
+    report = {}
+    for lane, look in baseline.lanes().items():
+        watch = Stopwatch()
+        for question in trial.kept:
+            watch.time(look, question.text, trial.vector(question))
+        report[lane] = _of_lane(watch)
+    return report
+
+
+def _of_lane(watch: Stopwatch) -> Report:
+    summary = watch.summary()
+    return {key: summary[key] for key in ("p50_ms", "p95_ms", "cpu_p50_ms")}
+
+
+# -- comparing --
+
+
+def _ratios(report: Report) -> Report:
+    """How many times as long the plain design takes."""
+    theirs, ours = report["baseline"], report["recall"]
+    return {
+        f"{clock}_ratio_{percent}": round(theirs[key] / max(ours[key], 1e-6), 2)
+        for clock, start in (("cpu", "cpu_"), ("wall", ""))
+        for percent in ("p50", "p95")
+        for key in [f"{start}{percent}_ms"]
+    }
+
+
+def _agreement(
+    trial: Trial, memory: Memory, answers: Mapping[str, Sequence[Sequence[Any]]]
+) -> Report:
+    """Of the plain design's answers, and of the exactly nearest ten memories, the share found."""
+    if not trial.baseline:
+        return {}
+    numbers = {chunk_id: number for number, chunk_id in enumerate(trial.ids, start=1)}
+    ours = [[numbers.get(hit["chunk_id"]) for hit in hits] for hits in answers["recall"]]
+    report = {"answers": _shared(answers["baseline"], ours)}
+    if trial.vectors:
+        exact, look = _exact(trial), trial.baseline.lanes()["vector"]
+        theirs = [look(each.text, trial.vector(each))[:EXACT] for each in trial.kept]
+        found = [_nearest(memory, each, numbers) for each in trial.kept]
+        report |= {"exact": _shared(exact, found), "baseline_exact": _shared(exact, theirs)}
+    return report
+
+
+def _exact(trial: Trial) -> list[list[int]]:
+    """The numbers of the memories whose vectors are nearest to each question's."""
+    asked = [vector for each in trial.kept if (vector := trial.vector(each)) is not None]
+    cosines = np.stack(asked) @ np.concatenate(trial.vectors).T
+    best = np.argsort(-cosines, axis=1, kind="stable")[:, :EXACT] + 1
+    return [row.tolist() for row in best]
+
+
+def _nearest(memory: Memory, question: Question, numbers: Mapping[str, int]) -> list[int | None]:
+    hits = memory.recall(question.text, top_k=EXACT, strategy="vector_only")["hits"]
+    return [numbers.get(hit["chunk_id"]) for hit in hits]
+
+
+def _shared(wanted: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> float:
+    """The share of what is wanted that was found.
+
+    >>> _shared([[1, 2], [3]], [[1], [3]])
+    0.6667
+    """
+    both = sum(len({*some} & {*others}) for some, others in zip(wanted, found, strict=True))
+    return round(both / max(1, sum(map(len, wanted))), 4)
+
+
+# --- The tables ------------------------------------------------------------------------
+
+COLUMNS = ("p50", "p95", "p99", "min", "max", "mean", "stdev", "cpu_p50", "cpu_p95")
+WAYS = ("recall", "uncached", "sequential", "baseline")
+
+
+def _told(report: Report) -> Iterator[str]:
+    """The report as a person reads it, in Markdown."""
+    config, ingest = report["config"], report["ingest"]
+    yield (
+        f"{config['chunks']} memories, {config['queries']} questions, top {config['top_k']}, "
+        f"embedder {config['embedder']} ({config['dim']}).\n"
+    )
+    yield (
+        f"Stored in {report['seed_time_s']:.1f} s, {ingest['chunks_per_s']:.0f} a second "
+        f"(embedding {ingest['embed_s']:.1f} s, storing {ingest['store_s']:.1f} s); "
+        f"file {report['file_mb']:.1f} MB, process {report['rss_mb']:.0f} MB, "
+        f"first answer {report['cold_start_s']:.3f} s after opening.\n"
+    )
+    yield from _heading("ms", (*COLUMNS, "empty %"))
+    for way in (way for way in WAYS if way in report):
+        figures = [report[way][f"{column}_ms"] for column in COLUMNS]
+        yield _row(way, (*figures, report[way]["empty_pct"]))
+    yield from _told_lanes(report)
+    if "baseline" in report:
+        yield from _told_comparison(report["baseline"])
+
+
+def _told_lanes(report: Report) -> Iterator[str]:
+    theirs = report.get("baseline", {}).get("lanes", {})
+    yield ""
+    yield from _heading(
+        "ms alone", ("p50", "cpu_p50", "in hits %", *(["baseline p50"] if theirs else []))
+    )
+    for lane, figures in report["lanes"].items():
+        shown = [figures[key] for key in ("p50_ms", "cpu_p50_ms", "hits_pct")]
+        yield _row(lane, shown + ([theirs[lane]["p50_ms"]] if theirs else []))
+
+
+def _told_comparison(baseline: Report) -> Iterator[str]:
+    times = [
+        f"{key.replace('_ratio_', ' ')} {value:.1f}"
+        for key, value in baseline.items()
+        if "_ratio_" in key
+    ]
+    yield f"\nThe baseline takes this many times as long: {', '.join(times)}."
+    shares = [f"{name} {share:.3f}" for name, share in baseline["agreement"].items()]
+    yield f"Agreement: {', '.join(shares)}."
+
+
+def _heading(name: str, cells: Sequence[str]) -> Iterator[str]:
+    yield _row(name, cells)
+    yield f"|{'-' * 12}|" + "-------------:|" * len(cells)
+
+
+def _row(name: str, cells: Iterable[float | str]) -> str:
+    shown = (cell if isinstance(cell, str) else f"{cell:.2f}" for cell in cells)
+    return f"| {name:<10} |" + "".join(f" {cell:>12} |" for cell in shown)
