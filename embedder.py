@@ -19,10 +19,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+import words
 from config import Config
 from errors import MneloError, ModelError
 from mnelo_locale import message
-from rows import Vectors
+from rows import Noise, Vectors
 
 log = logging.getLogger("mnelo")
 
@@ -363,6 +364,19 @@ def unrelated_cosine(model: Embedder) -> float:
     vectors = model.passages(UNRELATED)
     pairs = (vectors @ vectors.T)[np.triu_indices(len(UNRELATED), 1)]
     return float(np.median(pairs))
+
+
+def noise(model: Embedder) -> Noise:
+    """How near a model puts questions and texts that have nothing to do with each other."""
+    cosines = np.stack([model.query(text) for text in UNRELATED]) @ model.passages(UNRELATED).T
+    unspaced = np.array([words.is_unspaced(text) for text in UNRELATED])
+    others = ~np.eye(len(UNRELATED), dtype=bool)
+    pairs = [
+        cosines[np.outer(unspaced == asks, unspaced == told) & others]
+        for asks in (False, True)
+        for told in (False, True)
+    ]
+    return tuple((float(each.mean()), max(float(each.std()), 1e-3)) for each in pairs)
 
 
 # --- Loading in the background ---------------------------------------------------------

@@ -25,9 +25,10 @@ WEIGHTS = {
     "answer": 1.5,
     "when": 2.0,
     "length": 1.5,
+    "question": -0.5,
     "linked": 2.0,
 }
-"""What a full measure of each piece of evidence counts."""
+"""What a full measure of each piece of evidence counts; a question is seldom an answer."""
 
 
 def evidence(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> dict[str, Floats]:
@@ -63,12 +64,13 @@ def _of_words(query: Query, scores: Floats, rows: Rows) -> dict[str, Floats]:
 
 
 def _of_text(query: Query, rows: Rows) -> dict[str, Floats]:
-    """What the text is like: whether it says when, if that is asked; and that it says much."""
-    index = query.index
+    """What the text is like: whether it says much, asks itself, and says when if that is asked."""
+    index, flags = query.index, query.index.field("flags")[rows]
     length = index.field("length")[rows] / np.float32(max(index.median_length, 1.0))
     found = {"length": np.minimum(length, 1).astype(np.float32)}
+    found["question"] = (flags & QUESTION > 0).astype(np.float32)
     if words.asks_when(query.text):
-        found["when"] = (index.field("flags")[rows] & TELLS_TIME > 0).astype(np.float32)
+        found["when"] = (flags & TELLS_TIME > 0).astype(np.float32)
     return found
 
 

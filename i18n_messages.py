@@ -41,6 +41,10 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "This is a placeholder ([recall] placeholders), not searched for; ask in more words.",
         "zh": "占位查询（[recall] placeholders）不会被检索；请用更多的词提问。",
     },
+    "notice.weak": {
+        "en": "Probably nothing is known about this; these hits are only the nearest.",
+        "zh": "记忆中可能没有相关内容；以下仅为最接近的结果。",
+    },
     "notice.nothing": {"en": "Nothing stored matches.", "zh": "没有匹配的记忆。"},
     "notice.budget": {
         "en": "{left} more did not fit into max_tokens.",

@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 
 K1, B = 1.2, 0.75  # BM25's usual constants (Robertson and Zaragoza, 2009)
 NEIGHBOURS = ((1, 0.5), (2, 0.25))  # places away in the session, and what its words count
-QUESTION, TELLS_TIME = 1, 2  # flags of a text
+QUESTION, TELLS_TIME, UNSPACED = 1, 2, 4  # flags of a text
 UNNAMED = "default"  # the session of whoever names none: its chunks follow no thread
 FREQUENT = 20  # a term in more than one of so many chunks is looked at in all of them
 LEAST_REBUILD = 1024  # changed rows that are never worth a new index
@@ -262,7 +262,8 @@ class Index:
         if asof is not None:
             (at,) = _milliseconds([asof])
             past: Mask = (self.field("since") <= at) & (self.field("until") > at)
-            return past & self.field("live")
+            past &= self.field("live")
+            return past
         live: Mask = self.field("live")
         return live if self._dead else None
 
@@ -284,7 +285,9 @@ class Index:
             named[self.rows_of(only)] = True
             conditions.append(named)
         given = [each for each in conditions if each is not None]
-        found: Mask | None = np.all(given, axis=0) if given else None
+        if not given:
+            return None
+        found: Mask = np.all(given, axis=0)
         return found
 
     def dated(self, rows: Rows, spans: Sequence[tuple[str, str]]) -> Mask:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 import words
-from index import QUESTION, TELLS_TIME, UNNAMED
+from index import QUESTION, TELLS_TIME, UNNAMED, UNSPACED
 from postings import HALVES
 
 MANUAL = "manual"  # the source of whoever names none
@@ -23,7 +23,11 @@ class Indexed:
         self._folded = words.fold(content)
         self.names = words.lookup_keys(words.name_keys(content))
         body = words.body(content)
-        self.flags = QUESTION * words.is_question(body) | TELLS_TIME * words.tells_time(body)
+        self.flags = (
+            QUESTION * words.is_question(body)
+            | TELLS_TIME * words.tells_time(body)
+            | UNSPACED * words.is_unspaced(body)
+        )
         self.speaker = words.speaker(content)
         self.hash = int.from_bytes(
             hashlib.blake2b(content.encode(), digest_size=8).digest(), "big", signed=True

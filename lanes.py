@@ -14,10 +14,10 @@ import numpy as np
 import words
 from dates import Span
 from fusion import best_rows
-from index import Floats, Index, Lexical, Mask, Meaning
+from index import UNSPACED, Floats, Index, Lexical, Mask, Meaning
 from matrix import NOWHERE
 from postings import Rows
-from rows import Naming, Scope, Vectors, is_chunk_id
+from rows import Naming, Noise, Scope, Vectors, is_chunk_id
 from store import View
 
 SUBSTRING = 0.3  # what a piece inside a word counts, beside 1 for the whole word
@@ -26,6 +26,7 @@ CLOSENESS = {"day": 1.0, "week": 0.7, "month": 0.3, "year": 0.1}
 """How much of that a longer time counts."""
 SPELLED = 1e-4  # what of two equal texts the closer spelling gains
 TIED = 50  # of so many best chunks, those with equal scores are compared by spelling
+FLOOR = 0.5  # deviations above the mean of unrelated texts that a vector must reach
 SEEDS = 5  # chunks, and entities, that the graph starts from
 MOST_NAMES = 8  # entities whose memories the entity lane looks at
 MOST_MENTIONS = 1000  # memories of one entity, newest first, that compete
@@ -50,13 +51,14 @@ class Query:
         hops: int,
         fan_out: int,
         vector: Vectors | None,
+        noise: Noise,
         spans: Callable[[Index], Sequence[Span]],
     ) -> None:
         """`at` is the moment at which relations must hold; `vector` is the query's, None where
-        there is no model; `spans` finds the times that the query names."""
+        there is no model, and `noise` its model's; `spans` finds the times that it names."""
         self.text, self.scope, self.at = text, scope, at
         self.depth, self.hops, self.fan_out = depth, hops, fan_out
-        self.vector = vector
+        self.vector, self.noise = vector, noise
         self.terms = words.query_terms(text)
         self.index = view.index(past=scope.asof is not None)
         self.numbers = view.term_numbers(list(dict.fromkeys(words.stems(self.terms))))
@@ -73,6 +75,11 @@ class Query:
                 self._lexical = self.index.lexical(self.numbers, population)
             return self._lexical
 
+    def unspaced(self, rows: Rows) -> Mask:
+        """Which of the rows are in a script that puts no spaces between words."""
+        found: Mask = self.index.field("flags")[rows] & UNSPACED > 0
+        return found
+
     def within(self) -> Mask | None:
         """The rows in scope, as of now; None where all are. Asked under the index's lock."""
         return self.index.within(self.scope, self._only)
@@ -84,6 +91,8 @@ class FoundEntity:
 
     key: str
     because: tuple[Node, ...] = ()
+    name: str = ""
+    """The spelling that the query has of it."""
     boosted: bool = False
     """A stock whose code, name or alias is a whole token of the query."""
 
@@ -115,7 +124,18 @@ def vector_lane(view: View, query: Query) -> Ranking:
         meaning = index.meaning(query.vector, index.population(query.scope.asof))
         near = _masked(meaning.cosine - NOWHERE, query.within())
         rows = best_rows(near, index, query.depth)
+        if query.noise:  # what is no nearer than unrelated texts was not found
+            rows = rows[above_noise(query, meaning.cosine, rows) >= FLOOR]
     return Ranking(rows, scores=meaning.standard, meaning=meaning)
+
+
+def above_noise(query: Query, cosine: Floats, rows: Rows) -> Floats:
+    """Cosines of rows in deviations above those of unrelated texts in such scripts."""
+    asks = 2 * words.is_unspaced(query.text)
+    noise = np.array(query.noise, np.float32)[[asks + 1, asks], :, None]
+    mean, deviation = np.where(query.unspaced(rows), noise[0], noise[1])
+    found: Floats = ((cosine[rows] - mean) / deviation).astype(np.float32)
+    return found
 
 
 def _masked(scores: Floats, within: Mask | None) -> Floats:
@@ -306,7 +326,7 @@ def _named(naming: Naming, *, whole: bool) -> _Named:
 
 def _found_entity(name: _Named) -> FoundEntity:
     boosted = name.whole and name.kind.lower() == "stock"
-    return FoundEntity(ENTITY + name.entity_id, (name.key,), boosted)
+    return FoundEntity(ENTITY + name.entity_id, (name.key,), name.key, boosted)
 
 
 # --- Graph -----------------------------------------------------------------------------

@@ -29,6 +29,7 @@ import timestamps
 import validation
 import words
 from answers import Fusion
+from certainty import is_known
 from config import VERSION, Config
 from embedder import Embedder, ModelLoader
 from errors import InvalidInput, MneloError, ModelError, NotFound
@@ -517,8 +518,8 @@ class Memory:
     def _vectors_of_next(self, chunk_id: str, content: str) -> Vectors | None:
         """The vectors of the text that is to replace a memory's."""
         with self._store.view() as view:
-            (old,) = view.chunks([view.latest_version(chunk_id)], Scope()) or (None,)
-        return old and self._vectors(content, old.source, old.timestamp)
+            current = view.chunks([view.latest_version(chunk_id)], Scope())
+        return self._vectors(content, current[0].source, current[0].timestamp) if current else None
 
     def _passage(self, content: str, source: str, timestamp: str) -> str:
         """What is embedded of a memory: when, who and what, though only the last is shown.
@@ -564,6 +565,7 @@ class Memory:
         )
         with self._store.views() as views:
             view = views["graph"]
+            model = view.model()
             query = Query(
                 view,
                 read["query"],
@@ -573,6 +575,7 @@ class Memory:
                 hops=read["graph_hops"],
                 fan_out=self.config.limits_fan_out,
                 vector=vector,
+                noise=model.noise if model else (),
                 spans=lambda index: self._spans(read["query"], read["asof"] or asked, index),
             )
             rankings, notices = self._rank(views, query, read["strategy"])
@@ -580,6 +583,10 @@ class Memory:
             fusion = self._fusion.of_one_lane() if alone else self._fusion
             fused = answers.fuse(query, rankings, fusion)
             found = answers.hits(view, query, fused, top_k=read["top_k"], explain=read["explain"])
+            if found and not is_known(query, fused.rankings, fused.rows):
+                notices.append(message("notice.weak"))
+                for hit in found:
+                    hit["weak"] = True
             pending = view.pending_count()
         if pending and self._uses("vector", read["strategy"]) and not self._off():
             notices.append(message("notice.pending", count=pending))
@@ -666,9 +673,12 @@ class Memory:
         model = self._load_model(known.name if known else None)
         if known is None:
             unrelated = embedder.unrelated_cosine(model)
-            known = self._store.adopt_model(Model(model.name, model.dim, unrelated))
+            measured = Model(model.name, model.dim, unrelated, embedder.noise(model))
+            known = self._store.adopt_model(measured)
         if (known.name, known.dim) != (model.name, model.dim):
             raise ModelError("model.differs", configured=model.name, recorded=known.name)
+        if not known.noise and not self._store.read_only:
+            self._store.put_noise(embedder.noise(model))
         return model
 
     def _fill_all(self) -> None:

@@ -46,6 +46,8 @@ class Hit(TypedDict):
     entity_name: NotRequired[str]
     entity_kind: NotRequired[str]
     truncated: NotRequired[bool]
+    weak: NotRequired[bool]
+    """Nothing that was found is likely to be an answer; this hit neither."""
     explain: NotRequired[dict[str, Any]]
 
 

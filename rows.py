@@ -205,6 +205,12 @@ class LogEntry:
     created_at: str
 
 
+Noise = tuple[tuple[float, float], ...]
+"""How near a model puts a question and a text that have nothing to do with each other: mean
+cosine and deviation, four pairs. The pair at 2 * q + t is that of questions (q) and texts (t) in
+scripts with spaces (0) or without (1)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """The model whose vectors a file holds. `unrelated` is its median cosine of two texts that
@@ -213,6 +219,7 @@ class Model:
     name: str
     dim: int
     unrelated: float
+    noise: Noise = ()
 
 
 def new_chunk_id(now: str) -> str:

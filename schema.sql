@@ -135,7 +135,7 @@ CREATE TABLE postings (
     chunk_seq INTEGER PRIMARY KEY REFERENCES chunks (seq),
     rev       INTEGER NOT NULL,
     place     INTEGER NOT NULL,                      -- seq of its first version: its place in the session
-    flags     INTEGER NOT NULL,                      -- 1: ends with a question, 2: says when
+    flags     INTEGER NOT NULL,                      -- 1 asks, 2 says when, 4 without spaces
     speaker   TEXT    NOT NULL,                      -- the name that the text begins with, if any
     terms     BLOB    NOT NULL,                      -- numbers of its terms, each 4 bytes
     weights   BLOB    NOT NULL                       -- how often each, in halves, each 1 byte

@@ -47,6 +47,7 @@ from rows import (
     NewChunk,
     NewEntity,
     NewRelation,
+    Noise,
     Scope,
     StoredChunk,
     Vectors,
@@ -280,6 +281,8 @@ CLOSE_CHUNK = """
     UPDATE chunks SET valid_until = max(:at, valid_from), superseded_by = :next
     WHERE seq = :seq RETURNING valid_until
 """
+
+PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
 
 PUT_TERMS = "INSERT OR IGNORE INTO terms (term) SELECT value FROM json_each(:terms)"
 
@@ -963,13 +966,19 @@ class SqliteStore:
                 "embedding_model": model.name,
                 "embedding_dim": model.dim,
                 "embedding_unrelated": model.unrelated,
+                "embedding_noise": json.dumps(model.noise),
             }
             for key, value in recorded.items():
-                db.execute("INSERT INTO meta VALUES (?, ?, ?)", (key, str(value), now))
+                db.execute(PUT_META, (key, str(value), now))
             # The dimension is a number of ours; vec0 takes no bound parameter here.
             width = f"embedding float[{int(model.dim)}]"
             db.execute(f"CREATE VIRTUAL TABLE vectors USING vec0 ({width}, live integer)")
             return model
+
+    def put_noise(self, noise: Noise) -> None:
+        """Record what the file's model makes of unrelated texts, for a file that does not know."""
+        with self._transaction() as db:
+            db.execute(PUT_META, ("embedding_noise", json.dumps(noise), timestamps.now()))
 
     def put_vectors(self, rows: Sequence[tuple[int, Vectors]]) -> int:
         """Give waiting chunks their vectors; how many still waited and were live."""
@@ -1796,8 +1805,13 @@ def _model(db: apsw.Connection) -> Model | None:
     )
     if not rows:
         return None
-    dim, unrelated = int(rows["embedding_dim"]), float(rows["embedding_unrelated"])
-    return Model(rows["embedding_model"], dim, unrelated)
+    noise = json.loads(rows.get("embedding_noise", "[]"))
+    return Model(
+        rows["embedding_model"],
+        int(rows["embedding_dim"]),
+        float(rows["embedding_unrelated"]),
+        tuple((mean, deviation) for mean, deviation in noise),
+    )
 
 
 _UNMARKED = "SELECT seq FROM chunks c WHERE c.valid_until IS NULL AND c.pending = 0"

@@ -192,6 +192,16 @@ def tells_time(text: str) -> bool:
     return _TIME.search(text) is not None
 
 
+def is_unspaced(text: str) -> bool:
+    """Whether a third or more of a text's letters belong to scripts without spaces.
+
+    >>> is_unspaced("他在用 Python 写代码"), is_unspaced("the 周会 of the team")
+    (True, False)
+    """
+    unspaced = sum(map(len, _UNSPACED_RUN.findall(text)))
+    return 3 * unspaced >= max(1, sum(char.isalpha() for char in text))
+
+
 def asks_when(query: str) -> bool:
     """Whether a question asks for a time."""
     return _ASKS_WHEN.search(query) is not None

@@ -268,7 +268,9 @@ def test_the_vector_belongs_to_the_text_that_came_with_entities_and_relations(
 ) -> None:
     for number in range(3):
         memory.remember(f"filler {number}")
-    content = "[2026-07-01] harbour crane number nine"  # said with its time, it is embedded as it is
+    content = (
+        "[2026-07-01] harbour crane number nine"  # said with its time, it is embedded as it is
+    )
     stored = memory.remember(
         content,
         entities=["harbour", "crane"],
