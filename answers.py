@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 import words
 from evidence import evidence
-from fusion import ordered, rrf, stock_boost
+from fusion import DIGITS, RANK_DIGITS, ordered, rrf, stock_boost
 from index import Floats
 from lanes import ENTITY, FoundEntity, Node, Query, Ranking
 from postings import Rows
 from results import Hit, Lane
 from rows import ChunkRow, EntityRow
 from store import View
+
+Scores = NDArray[np.float64]
 
 MOST_ENTITIES = 2  # entity hits beyond top_k
 LEAST_CONTENT = 20  # tokens below which a shortened memory says too little to be shown
@@ -43,8 +46,8 @@ class Fused:
     rankings: Mapping[Lane, Ranking]
     fusion: Fusion
     rows: Rows
-    scores: Floats
-    rrf: Floats
+    scores: Scores
+    rrf: Scores
     pieces: Mapping[str, Floats]
     """Each piece of evidence; none where the order is that of the ranks."""
     entities: Mapping[str, float]
@@ -56,8 +59,8 @@ def fuse(query: Query, rankings: Mapping[Lane, Ranking], fusion: Fusion) -> Fuse
     counted = _counted(rankings)
     rows, ranked = _ranked(counted, fusion)
     pieces = evidence(query, counted, rows) if fusion.by_evidence else {}
-    scores = sum(pieces.values(), np.zeros_like(ranked)) if pieces else ranked
-    best = ordered(scores, rows, query.index)
+    scores: Scores = np.add.reduce(list(pieces.values()), dtype=np.float64) if pieces else ranked
+    best = ordered(scores, rows, query.index, DIGITS if pieces else RANK_DIGITS)
     return Fused(
         counted,
         fusion,
@@ -78,11 +81,11 @@ def _counted(rankings: Mapping[Lane, Ranking]) -> dict[Lane, Ranking]:
     }
 
 
-def _ranked(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> tuple[Rows, Floats]:
+def _ranked(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> tuple[Rows, Scores]:
     """Every row that a lane found, and its fused score."""
     lists = [each.rows for each in rankings.values()]
     rows = np.unique(np.concatenate(lists)) if lists else np.zeros(0, np.int32)
-    scores = np.zeros(len(rows), np.float32)
+    scores = np.zeros(len(rows))
     for lane, each in rankings.items():
         ranks = np.arange(1, len(each.rows) + 1)
         scores[np.searchsorted(rows, each.rows)] += fusion.weights[lane] / (fusion.k + ranks)
@@ -103,7 +106,7 @@ def _ranked_entities(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> dict[s
 def seeds(rankings: Mapping[Lane, Ranking], query: Query, fusion: Fusion, most: int) -> list[Node]:
     """What the lanes so far found best: chunks, then entities."""
     rows, scores = _ranked(rankings, fusion)
-    best = rows[ordered(scores, rows, query.index)[:most]]
+    best = rows[ordered(scores, rows, query.index, RANK_DIGITS)[:most]]
     return [*query.index.seqs_of(best), *list(_ranked_entities(rankings, fusion))[:most]]
 
 

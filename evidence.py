@@ -17,6 +17,7 @@ from results import Lane
 
 WEIGHTS = {
     "words": 4.0,
+    "own_words": 0.3,
     "meaning": 0.5,
     "session_words": 1.0,
     "session_meaning": 1.0,
@@ -43,20 +44,21 @@ def evidence(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> dict
             found["session_meaning"] = query.index.best_of_thread(standard, rows)
         if (entity := rankings.get("entity")) and entity.scores is not None:
             found["named"] = _at(entity.scores, rows)
-        if graph := rankings.get("graph"):
-            found["linked"] = _by_rank(graph.rows, rows)
+        if (graph := rankings.get("graph")) and graph.scores is not None:
+            found["linked"] = _at(graph.scores, rows)
         found |= _of_text(query, rows)
         return {name: np.float32(WEIGHTS[name]) * values for name, values in found.items()}
 
 
 def _of_words(query: Query, scores: Floats, rows: Rows) -> dict[str, Floats]:
-    """The words themselves, those of the whole session, and those of a question just before."""
+    """The words with its neighbours' and without, the session's, and a question's just before."""
     index = query.index
     population = index.population(query.scope.asof)
     before = index.field("before")[rows]
     asked = (before >= 0) & (index.field("flags")[before] & QUESTION > 0)
     return {
         "words": _of_most(_at(scores, rows)),
+        "own_words": _of_most(_at(query.lexical.own, rows)),
         "session_words": _of_most(index.threads(query.numbers, rows, population)),
         "answer": _of_most(np.where(asked, _at(query.lexical.own, before), 0)),
         "date": dated(query, rows),
@@ -84,9 +86,3 @@ def _of_most(values: Floats) -> Floats:
     """The values as parts of the highest of them."""
     found: Floats = (values / max(float(values.max(initial=0)), 1e-9)).astype(np.float32)
     return found
-
-
-def _by_rank(ranked: Rows, rows: Rows) -> Floats:
-    """1 for the first of a ranking, less for each further one, 0 for what is not in it."""
-    value = dict(zip(ranked.tolist(), 1 / np.sqrt(np.arange(1, len(ranked) + 1)), strict=True))
-    return np.array([value.get(row, 0.0) for row in rows.tolist()], np.float32)

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from index import Floats, Index
 from postings import Rows
 
+DIGITS = 5  # of a measure of a chunk, such as BM25 or evidence
+RANK_DIGITS = 9  # of a sum of reciprocal ranks
+
 
 def rrf(rankings: Iterable[Sequence[str]], k: int = 60) -> dict[str, float]:
     """Each ranking adds 1 / (k + rank) to what it holds, ranks from 1.
@@ -37,14 +40,20 @@ def best_rows(scores: Floats, index: Index, limit: int) -> Rows:
     """The rows with a score, best first; the newer first where scores are equal."""
     found = np.flatnonzero(scores > 0)
     if len(found) > limit:
-        found = found[np.argpartition(-scores[found], limit - 1)[:limit]]
-    return found[ordered(scores[found], found, index)].astype(np.int32)
+        measured = np.round(scores[found], DIGITS)
+        found = found[measured >= np.partition(measured, -limit)[-limit]]
+    return found[ordered(scores[found], found, index)][:limit].astype(np.int32)
 
 
-def ordered(scores: Floats, rows: NDArray[np.integer[Any]], index: Index) -> NDArray[np.intp]:
+def ordered(
+    scores: NDArray[np.floating[Any]],
+    rows: NDArray[np.integer[Any]],
+    index: Index,
+    digits: int = DIGITS,
+) -> NDArray[np.intp]:
     """The places of some rows by score; the newer first where scores are equal, then the later.
 
     Sums of the same terms in another order differ in the last digit: that is no difference.
     """
     stamp, seq = index.field("stamp")[rows], index.field("seq")[rows]
-    return np.lexsort((-seq, -stamp, -np.round(scores, 6)))
+    return np.lexsort((-seq, -stamp, -np.round(scores, digits)))

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import timestamps
 import words
 from matrix import NOWHERE, Matrix
 from postings import HALVES, Postings, Rows
@@ -31,8 +30,10 @@ Mask = NDArray[np.bool_]
 K1, B = 1.2, 0.75  # BM25's usual constants (Robertson and Zaragoza, 2009)
 NEIGHBOURS = ((1, 0.5), (2, 0.25))  # places away in the session, and what its words count
 QUESTION, TELLS_TIME, UNSPACED = 1, 2, 4  # flags of a text
+NOBODY = "manual"  # the source of whoever names none
 UNNAMED = "default"  # the session of whoever names none: its chunks follow no thread
 FREQUENT = 20  # a term in more than one of so many chunks is looked at in all of them
+LEAST_DEVIATION = 1e-3  # of cosines: where all are equally near, none is nearer than others
 LEAST_REBUILD = 1024  # changed rows that are never worth a new index
 
 _FIELDS: dict[str, Any] = {
@@ -53,6 +54,7 @@ _FIELDS: dict[str, Any] = {
     "live": np.bool_,
 }
 _NONE = -1
+NEVER = "10000-01-01T00:00:00.000Z"  # after the last moment that can be stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ class Index:
         for name, times in (
             ("stamp", [row.timestamp for row in rows]),
             ("since", [row.valid_from for row in rows]),
-            ("until", [row.valid_until or timestamps.FOREVER for row in rows]),
+            ("until", [row.valid_until or NEVER for row in rows]),
         ):
             self._fields[name][at] = _milliseconds(times)
         for name, field in (
@@ -248,6 +250,11 @@ class Index:
 
     # -- which rows --
 
+    @property
+    def size(self) -> int:
+        """How many chunks are here."""
+        return self.count - self._dead
+
     def rows_of(self, seqs: Iterable[int]) -> Rows:
         """The rows of those chunks that are here, in their order."""
         found = (self._row_of.get(seq) for seq in seqs)
@@ -300,7 +307,7 @@ class Index:
 
     def years(self) -> tuple[int, int]:
         """The first and the last year that a chunk is about."""
-        stamp = self.field("stamp")
+        stamp = self.field("stamp")[self.field("live")]
         if not len(stamp):
             return 1, 1
         first, last = stamp.min().astype("M8[ms]"), stamp.max().astype("M8[ms]")
@@ -398,7 +405,8 @@ class Index:
         values = cosine[known]
         if not len(values):
             return Meaning(cosine, np.zeros(self.count, np.float32))
-        standard = (cosine - values.mean()) / (values.std() + np.float32(1e-6))
+        deviation = max(float(values.std()), LEAST_DEVIATION)
+        standard = (cosine - values.mean()) / np.float32(deviation)
         return Meaning(cosine, np.where(known, standard, np.float32(0)))
 
     def best_of_thread(self, values: Floats, rows: Rows) -> Floats:
@@ -406,10 +414,13 @@ class Index:
 
         Rows may have come since the values were computed.
         """
-        rows, thread = np.minimum(rows, len(values) - 1), self.field("thread")[: len(values)]
+        thread, alone = self.field("thread"), np.append(values, np.float32(0))
+        live = np.flatnonzero(self.field("live")[: len(values)])
         best = np.full(len(self.names) + 1, -np.inf, np.float32)
-        np.maximum.at(best, thread, values)
-        return np.where(thread[rows] == _NONE, values[rows], best[thread[rows]])
+        np.maximum.at(best, thread[live], values[live])
+        own = alone[np.minimum(rows, len(values))]
+        together = best[thread[rows]]
+        return np.where((thread[rows] == _NONE) | ~np.isfinite(together), own, together)
 
     # -- what follows from lengths and links --
 
@@ -473,7 +484,8 @@ class Names:
         if known is None:
             known = self._numbers[name] = len(self._numbers)
             self._same.setdefault(_ascii_lower(name), []).append(known)
-            self._named.setdefault(words.name_key(name), []).append(known)
+            if name != NOBODY:
+                self._named.setdefault(words.name_key(name), []).append(known)
         return known
 
     def known(self, name: str) -> int:

@@ -5,10 +5,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 import words
-from index import QUESTION, TELLS_TIME, UNNAMED, UNSPACED
+from index import NOBODY, QUESTION, TELLS_TIME, UNNAMED, UNSPACED
 from postings import HALVES
 
-MANUAL = "manual"  # the source of whoever names none
 MOST = 255  # a weight is one byte
 PADDING = "\x03\x03"
 """Two signs at the end of a text, so that its last characters begin trigrams as well."""
@@ -43,7 +42,7 @@ class Indexed:
         Tags, properties, who said it and the session's name count half a word.
         """
         beside = [metadata]
-        beside += [source] if source != MANUAL else []
+        beside += [source] if source != NOBODY else []
         beside += [session_id] if session_id != UNNAMED else []
         total = Counter({term: count * HALVES for term, count in self._own.items()})
         total.update(words.stems(_terms(beside)))

@@ -26,11 +26,12 @@ CLOSENESS = {"day": 1.0, "week": 0.7, "month": 0.3, "year": 0.1}
 """How much of that a longer time counts."""
 SPELLED = 1e-4  # what of two equal texts the closer spelling gains
 TIED = 50  # of so many best chunks, those with equal scores are compared by spelling
-FLOOR = 0.5  # deviations above the mean of unrelated texts that a vector must reach
+FLOOR = 0.0  # deviations above the mean of unrelated texts that a vector must reach
 SEEDS = 5  # chunks, and entities, that the graph starts from
 MOST_NAMES = 8  # entities whose memories the entity lane looks at
 MOST_MENTIONS = 1000  # memories of one entity, newest first, that compete
-MOST_REACHED = 200  # nodes of one hop that the next one starts from
+ENOUGH = 20  # chunks reached, with which the graph goes no further
+MOST_REACHED = 20  # nodes of one hop that the next one starts from, the heaviest
 ENTITY = "entity:"
 
 Node = int | str
@@ -124,8 +125,9 @@ def vector_lane(view: View, query: Query) -> Ranking:
         meaning = index.meaning(query.vector, index.population(query.scope.asof))
         near = _masked(meaning.cosine - NOWHERE, query.within())
         rows = best_rows(near, index, query.depth)
-        if query.noise:  # what is no nearer than unrelated texts was not found
-            rows = rows[above_noise(query, meaning.cosine, rows) >= FLOOR]
+        if query.noise:  # what has no word of it and is no nearer than unrelated texts is no find
+            matched = _fitted(query.lexical.own, index.count)[rows] > 0
+            rows = rows[matched | (above_noise(query, meaning.cosine, rows) >= FLOOR)]
     return Ranking(rows, scores=meaning.standard, meaning=meaning)
 
 
@@ -140,7 +142,7 @@ def above_noise(query: Query, cosine: Floats, rows: Rows) -> Floats:
 
 def _masked(scores: Floats, within: Mask | None) -> Floats:
     """The scores with 0 for every row out of scope."""
-    return scores if within is None else scores * within
+    return scores if within is None else scores * within[: len(scores)]
 
 
 # --- Meta ------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def _containing(
         seqs = view.containing(piece, query.scope, query.depth + len(whole))
         rows = [row for row in query.index.rows_of(seqs).tolist() if row not in whole]
         count = len(rows) + len(whole)
-        weight = SUBSTRING * math.log(1 + (query.index.count + 0.5) / (count + 0.5))
+        weight = SUBSTRING * math.log(1 + (query.index.size + 0.5) / (count + 0.5))
         for row in rows[: query.depth]:
             before, inside = found.get(row, (0.0, ()))
             found[row] = (before + weight, (*inside, piece))
@@ -233,10 +235,9 @@ def _containing(
 
 def _whole(view: View, query: Query, piece: str) -> set[int]:
     """The rows in scope that have a piece as a word of its own, where it is one term."""
-    parts = words.stems(words.index_terms(piece))
-    if len(parts) != 1:
+    if words.index_terms(piece) != [piece]:
         return set()
-    (number,) = view.term_numbers(parts)
+    (number,) = view.term_numbers(words.stems([piece]))
     with query.index.lock:
         return set(query.index.having(number, query.within()).tolist())
 
@@ -290,12 +291,13 @@ def _mentions(view: View, query: Query, entity_id: str) -> Rows:
 
 
 def _said_by(query: Query) -> list[Rows]:
-    """For each source or speaker that the query names: the rows it said."""
+    """For each source or speaker that the query names: the rows in scope that it said."""
     source, speaker = query.index.field("source"), query.index.field("speaker")
-    keys = words.name_keys(query.text)
+    within = query.within()
+    groups = query.index.names.named(words.name_keys(query.text))
+    said = [np.isin(source, numbers) | np.isin(speaker, numbers) for numbers in groups]
     return [
-        np.flatnonzero(np.isin(source, numbers) | np.isin(speaker, numbers)).astype(np.int32)
-        for numbers in query.index.names.named(keys)
+        np.flatnonzero(each if within is None else each & within).astype(np.int32) for each in said
     ]
 
 
@@ -343,13 +345,13 @@ def graph_lane(view: View, query: Query, seeds: Sequence[Node]) -> Ranking:
 
     A step goes from a chunk to an entity it mentions, from an entity to a chunk that mentions
     it, or along a relation either way; each costs one hop. The weight of what is reached is
-    that of the ways to it. A seed counts as reached only from a chunk that was found better.
-    No hop is taken once there are enough chunks.
+    that of the ways to it; a way over an entity that many mention says little. A seed counts as
+    reached only from a chunk that was found better. No hop is taken once there are enough chunks.
     """
     order = {seed: rank for rank, seed in enumerate(seeds)}
     seen: set[Node] = set()
     frontier = {seed: _Reached(1.0, (seed,)) for seed in seeds}
-    chunks: dict[int, tuple[Node, ...]] = {}
+    chunks: dict[int, _Reached] = {}
     entities: dict[str, tuple[Node, ...]] = {}
     for _ in range(query.hops):
         frontier = _live(view, query, _step(view, query, frontier, seen, order))
@@ -359,20 +361,31 @@ def graph_lane(view: View, query: Query, seeds: Sequence[Node]) -> Ranking:
         by_id.sort(key=lambda node: (frontier[node].weight, _seq(node)), reverse=True)
         for node in by_id:
             if isinstance(node, int):
-                chunks[node] = frontier[node].path
+                chunks[node] = frontier[node]
             else:
                 entities[node] = frontier[node].path
-        if len(chunks) >= query.depth or not frontier:
+        if len(chunks) >= ENOUGH or not frontier:
             break
     kinds = view.entities([node[len(ENTITY) :] for node in entities], query.scope)
     shown = [
         FoundEntity(node, path) for node, path in entities.items() if node[len(ENTITY) :] in kinds
     ]
-    rows = query.index.rows_of(list(chunks)[: query.depth])
-    paths = {
-        row: chunks[seq] for row, seq in zip(rows.tolist(), query.index.seqs_of(rows), strict=True)
-    }
-    return Ranking(rows, shown[: query.depth], because=paths)
+    return _reached(query, chunks, shown[: query.depth])
+
+
+def _reached(
+    query: Query, chunks: Mapping[int, _Reached], entities: Sequence[FoundEntity]
+) -> Ranking:
+    """The ranking of what the graph has reached, each chunk measured by its weight and its rank."""
+    with query.index.lock:
+        rows = query.index.rows_of(list(chunks)[: query.depth])
+        scores = np.zeros(query.index.count, np.float32)
+        found = zip(rows.tolist(), query.index.seqs_of(rows), strict=True)
+        reached = {row: chunks[seq] for row, seq in found}
+    for rank, (row, each) in enumerate(reached.items(), start=1):
+        scores[row] = min(each.weight, 1.0) / math.sqrt(rank)
+    because = {row: each.path for row, each in reached.items()}
+    return Ranking(rows, entities, scores=scores, because=because)
 
 
 def _seq(node: Node) -> int:
@@ -413,7 +426,8 @@ def _neighbours(
         steps = [(ENTITY + each, 1.0) for each in view.mentioned(node, asof, query.fan_out)]
     else:
         name = node[len(ENTITY) :]
-        steps = [(seq, 1.0) for seq in view.mentioning(name, query.scope, query.fan_out)]
+        seqs = view.mentioning(name, query.scope, min(query.fan_out, ENOUGH))
+        steps = [(seq, 2 / (1 + math.log2(1 + len(seqs)))) for seq in seqs]
     for edge in view.edges(name, query.at, query.fan_out):
         other = edge.target_id if edge.source_id == name else edge.source_id
         if not is_chunk_id(other):

@@ -35,8 +35,7 @@ from embedder import Embedder, ModelLoader
 from errors import InvalidInput, MneloError, ModelError, NotFound
 from fusion import best_rows
 from graph import Walk, neighbourhood
-from index import Index
-from indexing import MANUAL
+from index import NOBODY, Index
 from keeper import Keeper
 from lanes import (
     ENTITY,
@@ -528,7 +527,7 @@ class Memory:
         """
         day = timestamps.day(timestamp, self._zone)
         when = "" if words.begins_with_time(content) else f"[{day}] "
-        who = "" if source == MANUAL or words.speaker(content) else f"{source}: "
+        who = "" if source == NOBODY or words.speaker(content) else f"{source}: "
         return f"{when}{who}{content}"
 
     def _embed(self, model: Embedder, content: str) -> Vectors | None:
@@ -545,8 +544,9 @@ class Memory:
             model, index = view.model(), view.index()
             unrelated = model.unrelated if model else 0.0
             with index.lock:
-                cosine = index.meaning(vectors[0], index.population(None)).cosine
-                near = best_rows(cosine - unrelated, index, SIMILAR + 1)
+                live = index.field("live")
+                cosine = index.meaning(vectors[0], live).cosine
+                near = best_rows((cosine - np.float32(unrelated)) * live, index, SIMILAR + 1)
             rows = view.chunks(index.seqs_of(near), Scope())
         cosines = dict(zip(index.seqs_of(near), cosine[near].tolist(), strict=True))
         return [

@@ -83,8 +83,15 @@ FIXED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("雾笛在一九九八年更换", ("雾笛",)),
 )
 QUESTIONS = (
-    *("who polishes the lens", "spare key", "foghorn", "KX-4410", "Ingrid", "Danish workshop"),
-    *("备用钥匙", "灯塔", "雾笛什么时候更换", "透镜"),
+    *(
+        "who polishes the lens",
+        "spare key",
+        "foghorn",
+        "KX-4410",
+        "Ingrid's lens",
+        "Danish workshop",
+    ),
+    *("备用钥匙", "灯塔管理员", "雾笛什么时候更换", "透镜"),
 )
 STRATEGIES = ("rrf", "meta_only", "entity_only", "graph_only", "vector_only")
 
@@ -103,15 +110,17 @@ def warm_up(client: MneloClient) -> None:
 
 
 def answers(client: MneloClient) -> dict[str, Any]:
-    """What is answered to every question, in every strategy, best first."""
-    said: dict[str, Any] = {
-        f"{question} ({strategy})": [
-            hit["content"]
-            for hit in client.recall(question, strategy=strategy, filters={"session_id": "fixed"})
-        ]
-        for question in QUESTIONS
-        for strategy in STRATEGIES
-    }
+    """The best answer to every question in every strategy, and all that is found at all.
+
+    How the others follow depends on what else is stored: a word's rarity, the usual nearness.
+    """
+    said: dict[str, Any] = {}
+    for question in QUESTIONS:
+        for strategy in set(STRATEGIES) - {"graph_only"}:  # it starts from the five best
+            fixed = {"session_id": "fixed"}
+            hits = client.recall(question, strategy=strategy, filters=fixed, top_k=10)
+            found = [hit["content"] for hit in hits]
+            said[f"{question} ({strategy})"] = [found[:1], sorted(found)]
     graph = client.graph_query("Ingrid")
     said["the graph of Ingrid"] = [sorted(node["id"] for node in graph["nodes"]), graph["edges"]]
     return said

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import benchmark_speed
-from benchmark_speed import Baseline, ClusteredVectors, Corpus, Stopwatch, Watched
+from benchmark_plain import Baseline
+from benchmark_speed import ClusteredVectors, Corpus, Stopwatch, Watched
 from config import LANES
 
 FIGURES = {

@@ -128,7 +128,13 @@ def assert_same(memory: Memory, query: str, moments: Sequence[str]) -> None:
             assert one[name] == pytest.approx(other[name], abs=CLOSE), (name, past, asof)
 
 
-def change(memory: Memory, model: Reluctant | None, chance: Random, ids: list[str]) -> None:
+def change(
+    memory: Memory,
+    model: Reluctant | None,
+    chance: Random,
+    ids: list[str],
+    sources: Sequence[str] = ("a", "b"),
+) -> None:
     """One change of the kind that chance has it."""
     text = " ".join(chance.choices(VOCABULARY, k=chance.randint(1, 6)))
     kind = chance.choices(("remember", "update", "forget", "fill"), (8, 4, 2, 1))[0]
@@ -139,7 +145,7 @@ def change(memory: Memory, model: Reluctant | None, chance: Random, ids: list[st
     elif kind in ("remember", "fill") or not ids:
         stored = memory.remember(
             text,
-            source=chance.choice(("a", "b")),
+            source=chance.choice(sources),
             tags=chance.choice(([], ["red"], ["北门"])),
             session_id=chance.choice(SESSIONS),
             timestamp=chance.choice(TIMES),
@@ -160,7 +166,7 @@ def change(memory: Memory, model: Reluctant | None, chance: Random, ids: list[st
         ids[:] = [each for each in ids if each != target]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_an_index_kept_row_by_row_says_what_a_fresh_one_says(open_memory: Open, seed: int) -> None:
     chance, model = Random(seed), Reluctant(longest=30)  # noqa: S311 - any changes will do
     memory = open_memory(model=model)
@@ -176,7 +182,7 @@ def test_an_index_kept_row_by_row_says_what_a_fresh_one_says(open_memory: Open, 
 
 
 def test_a_forgotten_memory_raises_no_session(open_memory: Open) -> None:
-    # Fails: best_of_thread() also looks at rows that were dropped, whose measure is 0, while
+    # The best of a session was also looked for among dropped rows, whose measure is 0, while
     # that of the memories left may be below.
     memory = open_memory(model=HashEmbedder())
     memory.remember("zebra crossing", session_id="north")
@@ -188,8 +194,8 @@ def test_a_forgotten_memory_raises_no_session(open_memory: Open) -> None:
 
 
 def test_a_forgotten_memory_is_about_no_year(open_memory: Open) -> None:
-    # Fails: Index.years() also counts rows that were dropped, so that a date without a year is
-    # looked for in the thirty years before a time that was a slip and was forgotten.
+    # Dropped rows had a year too, so that a date without one was looked for in the thirty years
+    # before a time that was a slip and was forgotten.
     memory = open_memory(timezone="utc")
     memory.remember("swam a mile", timestamp="2023-05-04T10:00:00Z")
     slip = memory.remember("ran a mile", timestamp="2099-05-04T10:00:00Z")["chunk_id"]
@@ -199,7 +205,7 @@ def test_a_forgotten_memory_is_about_no_year(open_memory: Open) -> None:
 
 
 def test_forgotten_memories_hide_no_live_one_that_says_nearly_the_same(memory: Memory) -> None:
-    # Fails: `similar` looks at the four nearest rows of the index, dropped ones among them.
+    # `similar` looked at the four nearest rows of the index, dropped ones among them.
     text = "The depot opens at seven in the morning on weekdays"
     live = memory.remember(f"{text}, says Ann")["chunk_id"]
     held(memory)
@@ -210,7 +216,7 @@ def test_forgotten_memories_hide_no_live_one_that_says_nearly_the_same(memory: M
 
 
 def test_what_one_said_and_was_forgotten_makes_nobody_common(wordless: Memory) -> None:
-    # Fails: of who is named the one that said less counts more, and dropped rows count as said.
+    # Of those who are named the one that said less counts more, and dropped rows counted as said.
     said = [wordless.remember(f"note {number}", source="Ann")["chunk_id"] for number in range(9)]
     wordless.remember_many([{"content": f"note {number}", "source": "Bob"} for number in range(3)])
     held(wordless)
@@ -459,8 +465,8 @@ def test_what_another_process_changes_is_seen_by_the_next_recall(
     assert found(other, "it is in the attic")
 
 
-# Pieces inside words count by their rarity: lanes._containing() counts dropped rows as memories,
-# so that the second of these fails until the index is made anew.
+# Pieces inside words count by their rarity. Dropped rows counted as memories there, so that some
+# of these were answered in another order once the index was made anew.
 QUERIES = ("red boats", "kettle 北门", "attic painted when?", "600089", "oat", "why? north b")
 
 
@@ -592,26 +598,24 @@ def test_what_was_closed_is_found_only_as_of_then(crowded: Memory, lane: str) ->
 
 
 def test_as_of_the_end_of_time_everything_that_is_live_holds(wordless: Memory) -> None:
-    # Fails: the last moment there is stands in the index for a memory that was not closed.
+    # The last moment there is stood in the index for the end of a memory that was not closed.
     wordless.remember("the kettle is in the attic")
     assert contents(wordless, "kettle", asof="9999-12-30") == ["the kettle is in the attic"]
     assert contents(wordless, "kettle", asof="9999-12-31") == ["the kettle is in the attic"]
 
 
-@pytest.mark.parametrize("lane", ["meta_only", "vector_only", "entity_only", "rrf"])
-def test_of_more_equals_than_a_lane_takes_the_newest_are_taken(
-    open_memory: Open, lane: str
-) -> None:
-    # Fails: fusion.best_rows() cuts with argpartition, which takes any of those that are equal.
+def test_of_more_equals_than_a_lane_takes_the_newest_are_taken(open_memory: Open) -> None:
+    # A lane was cut with argpartition, which takes any of those that are equal.
     memory = open_memory(model=HashEmbedder(), recall_lane_depth=5, timezone="utc")
     times = [
-        f"2024-05-01T{hour:02}:{minute:02}:00.000Z" for hour in range(5) for minute in range(60)
+        f"2024-05-01T{hour:02}:{minute:02}:00.000Z" for hour in range(3) for minute in range(60)
     ]
     chance = Random(3)  # noqa: S311 - any order will do
     items = [{"content": "tea", "source": "Ann", "timestamp": each} for each in times]
     memory.remember_many(chance.sample(items, len(items)))
-    hits = memory.recall("tea Ann", strategy=lane, top_k=2)["hits"]
-    assert [hit["timestamp"] for hit in hits] == times[:-3:-1]
+    for lane in ("meta_only", "vector_only", "entity_only", "rrf"):
+        hits = memory.recall("tea Ann", strategy=lane, top_k=2)["hits"]
+        assert [hit["timestamp"] for hit in hits] == times[:-3:-1], lane
 
 
 # --- A file of the first version -------------------------------------------------------
@@ -622,15 +626,15 @@ def version_1(path: Path) -> None:
     db = apsw.Connection(str(path))
     db.enable_load_extension(True)
     db.load_extension(sqlite_vec.loadable_path())
-    db.execute((ROOT / "tests" / "schema_1.sql").read_text("utf-8"))
-    db.pragma("application_id", store.APPLICATION_ID)
-    db.pragma("user_version", 1)
     model = HashEmbedder()
     recorded = {"model": model.name, "dim": str(model.dim), "unrelated": "0.1"}
-    for key, value in recorded.items():
-        db.execute("INSERT INTO meta VALUES ('embedding_' || ?, ?, ?)", (key, value, DAY))
-    db.execute("CREATE VIRTUAL TABLE vectors USING vec0 (embedding float[64], live integer)")
     with db:
+        db.execute((ROOT / "tests" / "schema_1.sql").read_text("utf-8"))
+        db.pragma("application_id", store.APPLICATION_ID)
+        db.pragma("user_version", 1)
+        for key, value in recorded.items():
+            db.execute("INSERT INTO meta VALUES ('embedding_' || ?, ?, ?)", (key, value, DAY))
+        db.execute("CREATE VIRTUAL TABLE vectors USING vec0 (embedding float[64], live integer)")
         for row in OLD_ROWS:
             _put_old(db, row)
     db.close()
@@ -782,7 +786,8 @@ def test_everything_in_it_is_found(open_memory: Open, old: Path) -> None:
             assert (row["content"] in found) is live, row
             assert row["content"] in contents(memory, query, strategy=lane, asof=then), row
     assert contents(memory, "周会", strategy="meta_only")[0] == "项目周会改到北门, yesterday"
-    assert contents(memory, "attic trip", strategy="meta_only")[:2] != []
+    by_tag_and_property = contents(memory, "attic trip", strategy="meta_only")[:2]
+    assert set(by_tag_and_property) == {"Melanie: Where is the café?", "the gate code is 4713"}
     assert contents(memory, "gate code 4713", strategy="vector_only")[0] == "the gate code is 4713"
     assert contents(memory, "reffe", strategy="meta_only") == ["wir treffen uns 2024"]
     assert "项目周会改到北门, yesterday" in contents(memory, "café", strategy="meta_only")
@@ -806,15 +811,13 @@ def test_an_old_memory_is_updated_and_forgotten_like_any_other(
 def test_a_memory_stored_in_the_middle_of_a_recall_spoils_no_lane(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Fails: where the query names a time, meta_lane() puts a mask of all rows there are now on
-    # scores of the rows there were before it read the texts.
+    # Where the query named a time, a mask of all rows there were now was put on scores of those
+    # there had been before the texts were read, and the meta lane failed.
     memory.remember_many(
         [{"content": "the kettle whistles", "source": str(number)} for number in range(3)]
     )
     memory.forget(memory.remember("the kettle is gone")["chunk_id"])
-    texts = View.texts
-
-    stored: list[str] = []
+    texts, stored = View.texts, list[str]()
 
     def interrupted(view: View, seqs: Iterable[int]) -> dict[int, str]:
         stored.append(memory.remember(f"one more, {len(stored)}")["chunk_id"])
@@ -828,7 +831,44 @@ def test_a_memory_stored_in_the_middle_of_a_recall_spoils_no_lane(
     assert stored
 
 
-SECONDS = 1.2
+def test_the_first_memory_of_all_may_come_in_the_middle_of_a_recall(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The last row there was when the vectors were compared was asked for, and there was none: an
+    # IndexError went through to the caller.
+    memory = open_memory(model=HashEmbedder(), recall_concurrent=False)
+    containing = View.containing
+
+    def interrupted(view: View, *arguments: Any) -> list[int]:
+        memory.remember("the kettle whistles")
+        return containing(view, *arguments)
+
+    monkeypatch.setattr(View, "containing", interrupted)
+    assert contents(memory, "kettle") == ["the kettle whistles"]
+
+
+def test_an_update_in_the_middle_of_a_recall_leaves_scores_that_are_numbers(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Fails: best_of_thread() takes the last row there was for one that has come since; where all
+    # of that row's session is gone, the best of it is minus infinity.
+    memory = open_memory(model=HashEmbedder(), recall_concurrent=False)
+    memory.remember("rain on Sunday")
+    chunk = memory.remember("the kettle is new", session_id="alone")["chunk_id"]
+    containing = View.containing
+
+    def interrupted(view: View, *arguments: Any) -> list[int]:
+        memory.update(chunk, new_content="the kettle whistles")
+        held(memory)  # as another recall would
+        return containing(view, *arguments)
+
+    monkeypatch.setattr(View, "containing", interrupted)
+    hits = memory.recall("whistles")["hits"]
+    assert "the kettle whistles" in [hit["content"] for hit in hits]
+    assert all(math.isfinite(hit["score"]) for hit in hits)
+
+
+SECONDS = 0.8
 
 
 def test_many_recall_while_others_write_and_nobody_fails(open_memory: Open) -> None:
@@ -850,7 +890,7 @@ def test_many_recall_while_others_write_and_nobody_fails(open_memory: Open) -> N
     def write(number: int) -> set[str]:
         chance, ids = Random(number), list[str]()  # noqa: S311 - any changes will do
         while time.monotonic() < end:
-            change(memory, None, chance, ids)
+            change(memory, None, chance, ids, [f"writer {number}"])
         return set()
 
     with ThreadPoolExecutor(8) as pool:
