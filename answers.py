@@ -21,6 +21,7 @@ from store import View
 
 Scores = NDArray[np.float64]
 
+SEEN = 20  # of each lane, those that may become a seed of the graph
 MOST_ENTITIES = 2  # entity hits beyond top_k
 LEAST_CONTENT = 20  # tokens below which a shortened memory says too little to be shown
 
@@ -105,7 +106,8 @@ def _ranked_entities(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> dict[s
 
 def seeds(rankings: Mapping[Lane, Ranking], query: Query, fusion: Fusion, most: int) -> list[Node]:
     """What the lanes so far found best: chunks, then entities."""
-    rows, scores = _ranked(rankings, fusion)
+    first = {lane: replace(each, rows=each.rows[:SEEN]) for lane, each in rankings.items()}
+    rows, scores = _ranked(first, fusion)
     best = rows[ordered(scores, rows, query.index, RANK_DIGITS)[:most]]
     return [*query.index.seqs_of(best), *list(_ranked_entities(rankings, fusion))[:most]]
 

@@ -6,7 +6,8 @@ Chunks are meant by their rows in the index in memory (index.py), entities by "e
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +18,7 @@ from fusion import best_rows
 from index import UNSPACED, Floats, Index, Lexical, Mask, Meaning
 from matrix import NOWHERE
 from postings import Rows
-from rows import Naming, Noise, Scope, Vectors, is_chunk_id
+from rows import EdgeRow, Naming, Noise, Scope, Vectors, is_chunk_id
 from store import View
 
 SUBSTRING = 0.3  # what a piece inside a word counts, beside 1 for the whole word
@@ -286,8 +287,14 @@ def entity_lane(view: View, query: Query) -> Ranking:
 
 
 def _mentions(view: View, query: Query, entity_id: str) -> Rows:
-    seqs = view.mentioning(entity_id, query.scope, MOST_MENTIONS)
-    return query.index.rows_of(seqs)
+    """The rows in scope that mention an entity, the newest where there are very many."""
+    seqs = view.mentions(entity_id, MOST_MENTIONS)
+    with query.index.lock:
+        rows, within = query.index.rows_of(seqs), query.within()
+        inside = rows if within is None else rows[within[rows]]
+    if len(inside) < len(seqs) == MOST_MENTIONS:  # closed ones must take no places
+        return query.index.rows_of(view.mentioning(entity_id, query.scope, MOST_MENTIONS))
+    return inside
 
 
 def _said_by(query: Query) -> list[Rows]:
@@ -313,12 +320,9 @@ def _names(view: View, query: Query) -> list[_Named]:
     """The entities named whole, longest name first; then those that share a word with the query."""
     keys = words.lookup_keys(words.name_keys(query.text))
     found = [_named(naming, whole=True) for naming in view.named(keys, query.scope)]
-    for term in query.terms:
-        if not words.is_common(term):
-            like = view.names_like(term, query.scope, query.depth)
-            found += [
-                _named(each, whole=False) for each in like if words.starts_word(each.key, term)
-            ]
+    terms = [term for term in query.terms if not words.is_common(term)]
+    like = view.names_like(terms, query.scope, query.depth) if terms else []
+    found += [_named(each, whole=False) for each in like]
     return list({name.entity_id: name for name in reversed(found)}.values())[::-1]
 
 
@@ -401,12 +405,11 @@ def _step(
 ) -> dict[Node, _Reached]:
     """Every node one hop further, heaviest first and not too many."""
     reached: dict[Node, _Reached] = {}
-    ids = view.chunk_ids(node for node in frontier if isinstance(node, int))
-    for node, so_far in frontier.items():
-        for key, weight in _neighbours(view, query, node, ids):
-            if key not in seen and _may_reach(so_far.path[0], key, order):
-                before = reached.get(key, _Reached(0.0, (*so_far.path, key)))
-                reached[key] = _Reached(before.weight + so_far.weight * weight, before.path)
+    for node, key, weight in _neighbours(view, query, list(frontier)):
+        so_far = frontier[node]
+        if key not in seen and _may_reach(so_far.path[0], key, order):
+            before = reached.get(key, _Reached(0.0, (*so_far.path, key)))
+            reached[key] = _Reached(before.weight + so_far.weight * weight, before.path)
     heaviest = sorted(reached, key=lambda key: (-reached[key].weight, str(key)))[:MOST_REACHED]
     return {key: reached[key] for key in heaviest}
 
@@ -418,23 +421,30 @@ def _may_reach(origin: Node, key: Node, order: dict[Node, int]) -> bool:
 
 
 def _neighbours(
-    view: View, query: Query, node: Node, ids: Mapping[int, str]
-) -> list[tuple[Node, float]]:
-    steps: list[tuple[Node, float]]
-    if isinstance(node, int):
-        name, asof = ids.get(node, ""), query.scope.asof
-        steps = [(ENTITY + each, 1.0) for each in view.mentioned(node, asof, query.fan_out)]
-    else:
-        name = node[len(ENTITY) :]
-        seqs = view.mentioning(name, query.scope, min(query.fan_out, ENOUGH))
-        steps = [(seq, 2 / (1 + math.log2(1 + len(seqs)))) for seq in seqs]
-    for edge in view.edges(name, query.at, query.fan_out):
-        other = edge.target_id if edge.source_id == name else edge.source_id
-        if not is_chunk_id(other):
-            steps.append((ENTITY + other, edge.weight))
-        elif (seq := view.seq(other)) is not None:
-            steps.append((seq, edge.weight))
-    return steps
+    view: View, query: Query, nodes: Sequence[Node]
+) -> Iterator[tuple[Node, Node, float]]:
+    """Every step from some nodes: from where, to where, and what it weighs."""
+    ids = view.chunk_ids(node for node in nodes if isinstance(node, int))
+    names = [node[len(ENTITY) :] for node in nodes if isinstance(node, str)]
+    for seq, entity_id in view.mentioned(ids, query.scope.asof) if ids else ():
+        yield seq, ENTITY + entity_id, 1.0
+    limit = min(query.fan_out, ENOUGH)
+    mentions = view.mentioning_each(names, query.scope, limit) if names else []
+    shared = Counter(name for name, _ in mentions)
+    for name, seq in mentions:
+        yield ENTITY + name, seq, 2 / (1 + math.log2(1 + shared[name]))
+    here: dict[str, Node] = {name: ENTITY + name for name in names}
+    here |= {chunk_id: seq for seq, chunk_id in ids.items()}
+    edges = view.edges(here, query.at, query.fan_out)
+    ends = [_other(name, edge) for name, edge in edges]
+    seqs = view.chunk_seqs(filter(is_chunk_id, ends)) if any(map(is_chunk_id, ends)) else {}
+    for (name, edge), end in zip(edges, ends, strict=True):
+        yield here[name], seqs.get(end, ENTITY + end), edge.weight
+
+
+def _other(name: str, edge: EdgeRow) -> str:
+    """The end of an edge that is not this one."""
+    return edge.target_id if edge.source_id == name else edge.source_id
 
 
 def _live(view: View, query: Query, reached: dict[Node, _Reached]) -> dict[Node, _Reached]:

@@ -2,8 +2,12 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from rows import Vectors
+
+# One product is too short to be shared out: threads that wait for each other cost far more.
+threadpool_limits(limits=1, user_api="blas")
 
 NOWHERE = -2.0  # below every cosine: the chunk has no vector
 

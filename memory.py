@@ -70,6 +70,7 @@ from rows import (
     NewChunk,
     NewEntity,
     NewRelation,
+    Noise,
     Scope,
     Vectors,
     is_chunk_id,
@@ -150,6 +151,7 @@ class Memory:
         self._closing = threading.Event()
         self._work = threading.Event()
         self._fill_lock, self._start_lock = threading.Lock(), threading.Lock()
+        self._noise: Noise = ()
         self._log = RecallLog(self._store)
         self._keeper: Keeper | None = None
         self._pool = ThreadPoolExecutor(READER_SETS * len(ALONE), thread_name_prefix="mnelo-lane")
@@ -559,38 +561,45 @@ class Memory:
     # -- inside: recalling --
 
     def _find(self, read: Mapping[str, Any], asked: str) -> tuple[list[Hit], list[str]]:
-        scope = Scope(asof=read["asof"], **read["filters"])
-        vector = (
-            self._query_vector(read["query"]) if self._uses("vector", read["strategy"]) else None
-        )
+        uses_vectors = self._uses("vector", read["strategy"])
+        vector = self._query_vector(read["query"]) if uses_vectors else None
+        fusion = self._fusion if read["strategy"] == "rrf" else self._fusion.of_one_lane()
         with self._store.views() as views:
             view = views["graph"]
-            model = view.model()
-            query = Query(
-                view,
-                read["query"],
-                scope,
-                at=read["asof"] or asked,
-                depth=max(self.config.recall_lane_depth, 2 * read["top_k"]),
-                hops=read["graph_hops"],
-                fan_out=self.config.limits_fan_out,
-                vector=vector,
-                noise=model.noise if model else (),
-                spans=lambda index: self._spans(read["query"], read["asof"] or asked, index),
-            )
+            with view.reading():
+                query = self._query(view, read, asked, vector)
             rankings, notices = self._rank(views, query, read["strategy"])
-            alone = read["strategy"] != "rrf"
-            fusion = self._fusion.of_one_lane() if alone else self._fusion
             fused = answers.fuse(query, rankings, fusion)
-            found = answers.hits(view, query, fused, top_k=read["top_k"], explain=read["explain"])
-            if found and not is_known(query, fused.rankings, fused.rows):
-                notices.append(message("notice.weak"))
-                for hit in found:
-                    hit["weak"] = True
-            pending = view.pending_count()
-        if pending and self._uses("vector", read["strategy"]) and not self._off():
+            with view.reading():  # anew: what was changed meanwhile is shown as it is now
+                found = answers.hits(
+                    view, query, fused, top_k=read["top_k"], explain=read["explain"]
+                )
+                pending = view.pending_count() if uses_vectors and not self._off() else 0
+        if found and not is_known(query, fused.rankings, fused.rows):
+            notices.append(message("notice.weak"))
+            for hit in found:
+                hit["weak"] = True
+        if pending:
             notices.append(message("notice.pending", count=pending))
         return found, notices if found else [message("notice.nothing"), *notices]
+
+    def _query(
+        self, view: View, read: Mapping[str, Any], asked: str, vector: Vectors | None
+    ) -> Query:
+        """What the lanes are given; `asked` is when it was."""
+        at = read["asof"] or asked
+        return Query(
+            view,
+            read["query"],
+            Scope(asof=read["asof"], **read["filters"]),
+            at=at,
+            depth=max(self.config.recall_lane_depth, 2 * read["top_k"]),
+            hops=read["graph_hops"],
+            fan_out=self.config.limits_fan_out,
+            vector=vector,
+            noise=self._noise,
+            spans=lambda index: self._spans(read["query"], at, index),
+        )
 
     def _spans(self, query: str, now: str, index: Index) -> list[dates.Span]:
         """The times that a query names, seen from a moment."""
@@ -629,13 +638,14 @@ class Memory:
     def _run(
         self, views: Mapping[str, View], query: Query, lanes: Sequence[Lane]
     ) -> dict[Lane, Ranking | Exception]:
-        if not self.config.recall_concurrent or len(lanes) < 2:
-            return {lane: _attempt(lane, ALONE[lane], views[lane], query) for lane in lanes}
+        if not self.config.recall_concurrent:
+            return {lane: _attempt(lane, ALONE[lane], views["graph"], query) for lane in lanes}
         running = {
             lane: self._pool.submit(_attempt, lane, ALONE[lane], views[lane], query)
-            for lane in lanes
+            for lane in lanes[1:]
         }
-        return {lane: future.result() for lane, future in running.items()}
+        first = {lane: _attempt(lane, ALONE[lane], views[lane], query) for lane in lanes[:1]}
+        return {**first, **{lane: future.result() for lane, future in running.items()}}
 
     def _query_vector(self, text: str) -> Vectors | None:
         """The vector of a query; memories that wait for theirs get them first, as time allows."""
@@ -644,7 +654,7 @@ class Memory:
         if model is None:
             return None
         # More than these would not be done in time.
-        if self._pending_count() <= FILL_FIRST and not self._store.read_only:
+        if 0 < self._pending_count() <= FILL_FIRST and not self._store.read_only:
             self._fill(model, deadline, longest=INLINE_CHARACTERS)
         return self._models.query_vector(model, text)
 
@@ -677,8 +687,9 @@ class Memory:
             known = self._store.adopt_model(measured)
         if (known.name, known.dim) != (model.name, model.dim):
             raise ModelError("model.differs", configured=model.name, recorded=known.name)
+        self._noise = known.noise or embedder.noise(model)
         if not known.noise and not self._store.read_only:
-            self._store.put_noise(embedder.noise(model))
+            self._store.put_noise(self._noise)
         return model
 
     def _fill_all(self) -> None:
@@ -733,10 +744,13 @@ class Memory:
         return "on"
 
 
-def _attempt(lane: Lane, function: Callable[..., Ranking], *arguments: Any) -> Ranking | Exception:
+def _attempt(
+    lane: Lane, function: Callable[..., Ranking], view: View, *arguments: Any
+) -> Ranking | Exception:
     """A lane's ranking, or what it failed with: the other lanes still answer."""
     try:
-        return function(*arguments)
+        with view.reading():
+            return function(view, *arguments)
     except Exception as error:
         log.exception("the %s lane failed", lane)
         return error

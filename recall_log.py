@@ -10,6 +10,7 @@ from store import SqliteStore
 log = logging.getLogger("mnelo")
 
 _AT_ONCE = 100  # entries of one transaction
+_PAUSE = 0.2  # seconds in which more may come: a transaction costs more than an entry
 
 
 class RecallLog:
@@ -18,6 +19,7 @@ class RecallLog:
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
         self._entries: queue.Queue[LogEntry | None] = queue.Queue()
+        self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mnelo-recall-log", daemon=True)
         self._thread.start()
 
@@ -26,9 +28,12 @@ class RecallLog:
 
     def flush(self) -> None:
         """Return once everything added so far has been written or given up."""
+        self._hurry.set()
         self._entries.join()
+        self._hurry.clear()
 
     def close(self) -> None:
+        self._hurry.set()
         self._entries.put(None)
         self._thread.join()
 
@@ -36,6 +41,7 @@ class RecallLog:
         going_on = True
         while going_on:
             batch = [self._entries.get()]
+            self._hurry.wait(_PAUSE)
             while len(batch) < _AT_ONCE and not self._entries.empty():
                 batch.append(self._entries.get())
             going_on = None not in batch

@@ -77,6 +77,13 @@ CREATE TABLE aliases (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX aliases_entity ON aliases (entity_id);
 
+-- Where a term may begin in a spelling: the spelling from there on, cut short.
+CREATE TABLE name_words (
+    word TEXT NOT NULL,
+    key  TEXT NOT NULL,                              -- of aliases
+    PRIMARY KEY (word, key)
+) STRICT, WITHOUT ROWID;
+
 -- Which chunk is about which entity: said by the caller, shown by a relation, or read in the text.
 CREATE TABLE mentions (
     entity_id TEXT    NOT NULL,

@@ -13,7 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -58,6 +58,7 @@ from rows import (
 APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
 LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
+MOST_NAMES = 200  # names with a word that begins with a term, of which the closest are taken
 MAX_BACKFILL = 1000  # texts searched for a name that is new
 SINCE_EVER = "0001-01-01T00:00:00.000Z"
 
@@ -103,6 +104,10 @@ INDEX_ROWS = """
     ORDER BY p.rev
 """
 
+PENDING = """
+    SELECT count(*) FROM chunks INDEXED BY chunks_pending WHERE pending = 1 AND valid_until IS NULL
+"""
+
 OF_TAG = "SELECT chunk_seq FROM tags WHERE tag = :tag"
 OF_KIND = f"""
     SELECT DISTINCT m.chunk_seq FROM entities e JOIN mentions m ON m.entity_id = e.id
@@ -141,23 +146,38 @@ NAMED = f"""
     ORDER BY length(a.key) DESC, e.importance DESC, e.id
 """
 
+# For each term, in their order, the spellings with a word that begins with it.
 NAMES_LIKE = f"""
-    SELECT e.id, e.kind, a.key FROM aliases a JOIN entities e ON e.id = a.entity_id
-    WHERE a.key LIKE :pattern ESCAPE '\\' AND a.role <> 'code'
+    SELECT e.id, e.kind, a.key
+    FROM (
+        SELECT DISTINCT t.key AS place, w.key AS key FROM json_each(:bounds) t
+        JOIN name_words w ON w.word >= t.value ->> 0 AND w.word < t.value ->> 1 LIMIT :most
+    ) found
+    JOIN aliases a ON a.key = found.key JOIN entities e ON e.id = a.entity_id
+    WHERE a.role <> 'code'
     AND {LIVE_ENTITY} AND (:asof IS NULL OR a.valid_from <= :asof)
     AND (:kind IS NULL OR e.kind = :kind COLLATE NOCASE)
-    ORDER BY length(a.key), e.importance DESC, e.id LIMIT :limit
+    ORDER BY found.place, length(a.key), e.importance DESC, e.id LIMIT :limit
 """
 
-MENTIONING = f"""
-    SELECT c.seq FROM mentions m JOIN chunks c ON c.seq = m.chunk_seq
-    WHERE m.entity_id = :entity_id AND {IN_SCOPE}
+# The newest mentions, of live chunks and of others; and for where that does not do, those in scope.
+MENTIONS = "SELECT chunk_seq FROM mentions WHERE entity_id = ? ORDER BY chunk_seq DESC LIMIT ?"
+_IN_SCOPE_MENTIONS = f"""
+    SELECT m.chunk_seq FROM mentions m JOIN chunks c ON c.seq = m.chunk_seq
+    WHERE m.entity_id = {{0}} AND {IN_SCOPE}
     ORDER BY m.chunk_seq DESC LIMIT :limit
+"""
+MENTIONING = _IN_SCOPE_MENTIONS.format(":entity_id")
+MENTIONING_EACH = f"""
+    SELECT n.value, o.chunk_seq FROM json_each(:entity_ids) n JOIN mentions o
+    ON o.entity_id = n.value AND o.chunk_seq IN ({_IN_SCOPE_MENTIONS.format("n.value")})
+    ORDER BY n.key, o.chunk_seq DESC
 """
 
 MENTIONED = f"""
-    SELECT e.id FROM mentions m JOIN entities e ON e.id = m.entity_id
-    WHERE m.chunk_seq = :seq AND {LIVE_ENTITY} ORDER BY e.importance DESC, e.id LIMIT :limit
+    SELECT m.chunk_seq, e.id FROM json_each(:seqs) s JOIN mentions m ON m.chunk_seq = s.value
+    JOIN entities e ON e.id = m.entity_id
+    WHERE {LIVE_ENTITY} ORDER BY s.key, e.importance DESC, e.id
 """
 
 EDGE_COLUMNS = """
@@ -165,8 +185,11 @@ EDGE_COLUMNS = """
     r.valid_from, r.valid_until, r.evidence_chunk_id
 """
 _EDGES = f"""
-    SELECT {EDGE_COLUMNS} FROM relations r WHERE r.{{0}}_id = :node AND {LIVE_RELATION}
-    ORDER BY r.weight DESC, r.id LIMIT :limit
+    SELECT n.value, {EDGE_COLUMNS} FROM json_each(:nodes) n JOIN relations r
+    ON r.{{0}}_id = n.value AND r.id IN (
+        SELECT r.id FROM relations r WHERE r.{{0}}_id = n.value AND {LIVE_RELATION}
+        ORDER BY r.weight DESC, r.id LIMIT :limit
+    )
 """
 EDGES = (_EDGES.format("source"), _EDGES.format("target"))
 
@@ -447,6 +470,10 @@ class View:
     def __init__(self, db: apsw.Connection, indexes: "_Indexes") -> None:
         self._db, self._indexes = db, indexes
 
+    def reading(self) -> AbstractContextManager[None]:
+        """Everything asked inside sees one moment of the file, and is asked faster."""
+        return _reading(self._db)
+
     # -- candidates --
 
     def index(self, *, past: bool = False) -> Index:
@@ -473,8 +500,8 @@ class View:
         bound = scope.bound() | {
             "pattern": f"%{_escaped(literal)}%",
             "trigrams": " AND ".join(map(_quoted, _trigrams(literal))),
-            "low": literal,
-            "high": literal[:-1] + chr(min(ord(literal[-1]) + 1, 0x10FFFF)),
+            "low": _beginning(literal)[0],
+            "high": _beginning(literal)[1],
             "limit": limit,
         }
         found: list[int] = []
@@ -488,28 +515,44 @@ class View:
         bound = scope.bound() | {"keys": json.dumps(list(keys))}
         return [Naming(*row) for row in _all(self._db, NAMED, bound)]
 
-    def names_like(self, part: str, scope: Scope, limit: int) -> list[Naming]:
-        """The entities with `part` somewhere in a name, closest name first."""
-        bound = scope.bound() | {"pattern": f"%{_escaped(part)}%", "limit": limit}
+    def names_like(self, parts: Iterable[str], scope: Scope, limit: int) -> list[Naming]:
+        """The entities with a word in a name that begins with one of the parts, in their order.
+
+        Of those with the same part the closest name comes first.
+        """
+        bounds = json.dumps([_beginning(part[: words.LONGEST_START]) for part in parts])
+        bound = scope.bound() | {"bounds": bounds, "most": MOST_NAMES, "limit": limit}
         return [Naming(*row) for row in _all(self._db, NAMES_LIKE, bound)]
 
+    def mentions(self, entity_id: str, limit: int) -> list[int]:
+        """The newest chunks that mention an entity, closed ones among them."""
+        return [row[0] for row in _all(self._db, MENTIONS, (entity_id, limit))]
+
     def mentioning(self, entity_id: str, scope: Scope, limit: int) -> list[int]:
-        """The newest chunks that mention an entity."""
+        """The newest chunks in scope that mention an entity."""
         bound = scope.bound() | {"entity_id": entity_id, "limit": limit}
         return [row[0] for row in _all(self._db, MENTIONING, bound)]
 
     # -- the graph --
 
-    def mentioned(self, seq: int, asof: str | None, limit: int) -> list[str]:
-        """The entities that a chunk mentions."""
-        bound = {"seq": seq, "asof": asof, "limit": limit}
-        return [row[0] for row in _all(self._db, MENTIONED, bound)]
+    def mentioning_each(
+        self, entity_ids: Iterable[str], scope: Scope, limit: int
+    ) -> list[tuple[str, int]]:
+        """For each entity, the newest chunks in scope that mention it."""
+        ids = json.dumps(list(entity_ids))
+        bound = scope.bound() | {"entity_ids": ids, "limit": limit}
+        return [(row[0], row[1]) for row in _all(self._db, MENTIONING_EACH, bound)]
 
-    def edges(self, node: str, at: str, limit: int) -> list[EdgeRow]:
-        """The heaviest relations that hold at a moment and touch a node, either way."""
-        bound = {"node": node, "at": at, "limit": limit}
-        found = {row[0]: EdgeRow(*row) for sql in EDGES for row in _all(self._db, sql, bound)}
-        return sorted(found.values(), key=lambda edge: (-edge.weight, edge.id))[:limit]
+    def mentioned(self, seqs: Iterable[int], asof: str | None) -> list[tuple[int, str]]:
+        """The entities that each chunk mentions."""
+        bound = {"seqs": json.dumps(list(seqs)), "asof": asof}
+        return [(row[0], row[1]) for row in _all(self._db, MENTIONED, bound)]
+
+    def edges(self, nodes: Iterable[str], at: str, limit: int) -> list[tuple[str, EdgeRow]]:
+        """For each node, the heaviest relations that hold at a moment and touch it, either way."""
+        bound = {"nodes": json.dumps(list(nodes)), "at": at, "limit": limit}
+        found = [row for sql in EDGES for row in _all(self._db, sql, bound)]
+        return [(row[0], EdgeRow(*row[1:])) for row in found]
 
     def reached(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
         """The live nodes one relation away from any of some, heaviest relation first."""
@@ -537,10 +580,10 @@ class View:
         sql = "SELECT c.seq, c.id FROM json_each(?) i JOIN chunks c ON c.seq = i.value"
         return dict(_all(self._db, sql, (json.dumps(list(seqs)),)))
 
-    def seq(self, chunk_id: str) -> int | None:
-        """The seq of the chunk with an id."""
-        seq: int | None = _one(self._db, "SELECT seq FROM chunks WHERE id = ?", (chunk_id,))
-        return seq
+    def chunk_seqs(self, ids: Iterable[str]) -> dict[str, int]:
+        """The seq of each chunk."""
+        sql = "SELECT c.id, c.seq FROM json_each(?) i JOIN chunks c ON c.id = i.value"
+        return dict(_all(self._db, sql, (json.dumps(list(ids)),)))
 
     def texts(self, seqs: Iterable[int]) -> dict[int, str]:
         """Text with tags and properties of each chunk."""
@@ -594,8 +637,7 @@ class View:
         return list(dict.fromkeys(row[0] for row in rows))[:limit]
 
     def pending_count(self) -> int:
-        sql = "SELECT count(*) FROM chunks WHERE pending = 1 AND valid_until IS NULL"
-        return int(_one(self._db, sql) or 0)
+        return int(_one(self._db, PENDING) or 0)
 
     def pending(self, limit: int) -> list[ChunkRow]:
         """The oldest live chunks without vectors."""
@@ -703,6 +745,11 @@ def _fold(*values: Any) -> str:
 
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""').replace("\x00", " ") + '"'
+
+
+def _beginning(text: str) -> tuple[str, str]:
+    """The bounds between which all that begins with a text sorts."""
+    return text, text[:-1] + chr(min(ord(text[-1]) + 1, 0x10FFFF))
 
 
 def _escaped(text: str) -> str:
@@ -1118,12 +1165,16 @@ LAST_REV = "SELECT coalesce(max(rev), 0) FROM postings"
 
 @contextmanager
 def _reading(db: apsw.Connection) -> Iterator[None]:
-    """Several statements that see one moment of the file."""
+    """Several statements that see one moment of the file, and take its lock once."""
+    if db.in_transaction:
+        yield
+        return
     db.execute("BEGIN")
     try:
         yield
     finally:
-        db.execute("COMMIT")
+        if db.in_transaction:
+            db.execute("COMMIT")
 
 
 def _load_index(db: apsw.Connection, past: bool) -> Index:
@@ -1195,6 +1246,11 @@ def _to_postings(db: apsw.Connection) -> None:
             weights   BLOB    NOT NULL
         ) STRICT;
         CREATE INDEX postings_rev ON postings (rev);
+        CREATE TABLE name_words (
+            word TEXT NOT NULL,
+            key  TEXT NOT NULL,
+            PRIMARY KEY (word, key)
+        ) STRICT, WITHOUT ROWID;
     """)
 
 
@@ -1433,7 +1489,10 @@ class _Writer:
         self._db.execute(PUT_POSTINGS, row)
 
     def index_rest(self) -> None:
-        """Write the terms of every chunk that has none yet, oldest first."""
+        """Write the terms of every chunk that has none yet, oldest first; and of every name."""
+        sql = "SELECT key FROM aliases EXCEPT SELECT key FROM name_words"
+        for (key,) in _all(self._db, sql):
+            self._put_name_words(key)
         for seq, before in _all(self._db, WITHOUT_POSTINGS):
             text, metadata = self._searchable(seq)
             self._put_postings(seq, Indexed(text), metadata, before)
@@ -1503,7 +1562,12 @@ class _Writer:
             sql = "INSERT OR IGNORE INTO aliases VALUES (?, ?, ?, ?, ?)"
             self._db.execute(sql, (key, entity_id, text, role, min(about, self.now)))
             if self._db.changes():
+                self._put_name_words(key)
                 self._link_texts(entity_id, key)
+
+    def _put_name_words(self, key: str) -> None:
+        for word in words.word_starts(key):
+            self._db.execute("INSERT OR IGNORE INTO name_words VALUES (?, ?)", (word, key))
 
     def _link_texts(self, entity_id: str, key: str) -> None:
         """Link the live chunks that had a name in them before it was known as one."""

@@ -251,6 +251,7 @@ def tokens(text: str) -> int:
 
 # --- Names -----------------------------------------------------------------------------
 
+LONGEST_START = 32  # characters by which the beginning of a word in a name is found
 _MAX_WORDS, _MAX_CHARACTERS, _MAX_GAP, _MAX_SIGNS = 6, 12, 3, 2
 _LETTER = re.compile(f"{_SPACED}|[{_MARKS}]")
 _SIGNS = re.compile(f"[^\\w\\s{_MARKS}]+")
@@ -296,6 +297,20 @@ def starts_word(name: str, term: str) -> bool:
     """
     starts = _starts(term, name)
     return any(_UNSPACED_RUN.match(term) or not _joined(name, at) for at in starts)
+
+
+def word_starts(name: str) -> list[str]:
+    """A folded name from each place on where a term may begin in it (see starts_word), cut short.
+
+    >>> word_starts("kweichow moutai"), word_starts("特变电工")
+    (['kweichow moutai', 'moutai'], ['特变电工', '变电工', '电工', '工'])
+    """
+    places = [
+        at
+        for at, char in enumerate(name)
+        if not char.isspace() and (_UNSPACED_RUN.match(char) or not _joined(name, at))
+    ]
+    return list(dict.fromkeys(name[at : at + LONGEST_START] for at in places))
 
 
 def has_name(text: str, key: str) -> bool:
