@@ -14,7 +14,7 @@ import numpy as np
 
 import words
 from index import Floats
-from lanes import ENTITY, Query, Ranking, above_noise, dated
+from lanes import ENTITY, MOST_NAMES, Query, Ranking, above_noise, dated
 from matrix import NOWHERE
 from postings import Rows
 from results import Lane
@@ -74,7 +74,7 @@ def _names(query: Query, rankings: Mapping[Lane, Ranking]) -> dict[int, float]:
     asked = set(words.stems(query.terms))
     named = {
         each.key.removeprefix(ENTITY): asked.intersection(words.stems(words.index_terms(each.name)))
-        for each in entity.entities
+        for each in entity.entities[:MOST_NAMES]
     }
     return {
         row: len(set().union(*(named.get(str(name), ()) for name in names))) / max(len(asked), 1)

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
 
 import words
 from index import NOBODY, QUESTION, TELLS_TIME, UNNAMED, UNSPACED
@@ -18,9 +17,10 @@ class Indexed:
 
     def __init__(self, content: str) -> None:
         self._content = content
-        self._own = Counter(words.stems(words.index_terms(content)))
         self._folded = words.fold(content)
-        self.names = words.lookup_keys(words.name_keys(content))
+        self._own = Counter(words.stems(words.folded_terms(self._folded)))
+        self.names = words.folded_name_keys(self._folded)
+        self.names |= words.any_exchange(words.codes(self._folded))
         body = words.body(content)
         self.flags = (
             QUESTION * words.is_question(body)
@@ -44,10 +44,7 @@ class Indexed:
         beside = [metadata]
         beside += [source] if source != NOBODY else []
         beside += [session_id] if session_id != UNNAMED else []
-        total = Counter({term: count * HALVES for term, count in self._own.items()})
-        total.update(words.stems(_terms(beside)))
-        return {term: min(weight, MOST) for term, weight in total.items()}
-
-
-def _terms(texts: Iterable[str]) -> list[str]:
-    return [term for text in texts for term in words.index_terms(text)]
+        total = {term: count * HALVES for term, count in self._own.items()}
+        for term in words.stems(words.index_terms("\n".join(beside))):
+            total[term] = total.get(term, 0) + 1
+        return {term: weight if weight < MOST else MOST for term, weight in total.items()}

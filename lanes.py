@@ -6,7 +6,6 @@ Chunks are meant by their rows in the index in memory (index.py), entities by "e
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +17,7 @@ from fusion import best_rows
 from index import UNSPACED, Floats, Index, Lexical, Mask, Meaning
 from matrix import NOWHERE
 from postings import Rows
-from rows import EdgeRow, Naming, Noise, Scope, Vectors, is_chunk_id
+from rows import Naming, Noise, Scope, Vectors, is_chunk_id
 from store import View
 
 SUBSTRING = 0.3  # what a piece inside a word counts, beside 1 for the whole word
@@ -32,7 +31,8 @@ SEEDS = 5  # chunks, and entities, that the graph starts from
 MOST_NAMES = 8  # entities whose memories the entity lane looks at
 MOST_MENTIONS = 1000  # memories of one entity, newest first, that compete
 ENOUGH = 20  # chunks reached, with which the graph goes no further
-MOST_REACHED = 20  # nodes of one hop that the next one starts from, the heaviest
+MOST_REACHED = 8  # nodes of one hop that the next one starts from, the heaviest
+MOST_STEPS = 10  # relations each way that are followed from one node, the heaviest
 ENTITY = "entity:"
 
 Node = int | str
@@ -266,7 +266,7 @@ def entity_lane(view: View, query: Query) -> Ranking:
     has the query's words.
     """
     names = _names(view, query)
-    groups = [_mentions(view, query, name.entity_id) for name in names[:MOST_NAMES]]
+    groups = [_mentions(view, query, name.entity_id, MOST_MENTIONS) for name in names[:MOST_NAMES]]
     because: dict[int, tuple[str, ...]] = {}
     for name, rows in zip(names, groups, strict=False):
         for row in rows.tolist():
@@ -286,14 +286,14 @@ def entity_lane(view: View, query: Query) -> Ranking:
     return Ranking(rows, entities, scores=share, because=because)
 
 
-def _mentions(view: View, query: Query, entity_id: str) -> Rows:
+def _mentions(view: View, query: Query, entity_id: str, most: int) -> Rows:
     """The rows in scope that mention an entity, the newest where there are very many."""
-    seqs = view.mentions(entity_id, MOST_MENTIONS)
+    seqs = view.mentions(entity_id, most)
     with query.index.lock:
         rows, within = query.index.rows_of(seqs), query.within()
         inside = rows if within is None else rows[within[rows]]
-    if len(inside) < len(seqs) == MOST_MENTIONS:  # closed ones must take no places
-        return query.index.rows_of(view.mentioning(entity_id, query.scope, MOST_MENTIONS))
+    if len(inside) < len(seqs) == most:  # closed ones must take no places
+        return query.index.rows_of(view.mentioning(entity_id, query.scope, most))
     return inside
 
 
@@ -425,26 +425,19 @@ def _neighbours(
 ) -> Iterator[tuple[Node, Node, float]]:
     """Every step from some nodes: from where, to where, and what it weighs."""
     ids = view.chunk_ids(node for node in nodes if isinstance(node, int))
-    names = [node[len(ENTITY) :] for node in nodes if isinstance(node, str)]
     for seq, entity_id in view.mentioned(ids, query.scope.asof) if ids else ():
         yield seq, ENTITY + entity_id, 1.0
-    limit = min(query.fan_out, ENOUGH)
-    mentions = view.mentioning_each(names, query.scope, limit) if names else []
-    shared = Counter(name for name, _ in mentions)
-    for name, seq in mentions:
-        yield ENTITY + name, seq, 2 / (1 + math.log2(1 + shared[name]))
-    here: dict[str, Node] = {name: ENTITY + name for name in names}
-    here |= {chunk_id: seq for seq, chunk_id in ids.items()}
-    edges = view.edges(here, query.at, query.fan_out)
-    ends = [_other(name, edge) for name, edge in edges]
-    seqs = view.chunk_seqs(filter(is_chunk_id, ends)) if any(map(is_chunk_id, ends)) else {}
-    for (name, edge), end in zip(edges, ends, strict=True):
-        yield here[name], seqs.get(end, ENTITY + end), edge.weight
-
-
-def _other(name: str, edge: EdgeRow) -> str:
-    """The end of an edge that is not this one."""
-    return edge.target_id if edge.source_id == name else edge.source_id
+    names = {node[len(ENTITY) :]: node for node in nodes if isinstance(node, str)}
+    for name, node in names.items():
+        seqs = query.index.seqs_of(_mentions(view, query, name, ENOUGH))
+        for seq in seqs:
+            yield node, seq, 2 / (1 + math.log2(1 + len(seqs)))
+    here: dict[str, Node] = {**names, **{chunk_id: seq for seq, chunk_id in ids.items()}}
+    limit = min(query.fan_out, MOST_STEPS)
+    steps = [(name, *step) for name in here for step in view.steps(name, query.at, limit)]
+    chunks = view.chunk_seqs([end for _, end, _ in steps if is_chunk_id(end)])
+    for name, end, weight in steps:
+        yield here[name], chunks.get(end, ENTITY + end), weight
 
 
 def _live(view: View, query: Query, reached: dict[Node, _Reached]) -> dict[Node, _Reached]:

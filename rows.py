@@ -227,6 +227,9 @@ def new_chunk_id(now: str) -> str:
     return f"chunk_{re.sub('[-:.]', '', now)}_{secrets.token_hex(6)}"
 
 
+_CHUNK_ID = re.compile(r"chunk_\d{8}T\d{9}Z_[0-9a-f]{12}")
+
+
 def is_chunk_id(reference: str) -> bool:
     """Whether an id has the form of a chunk's; any other names an entity."""
-    return re.fullmatch(r"chunk_\d{8}T\d{9}Z_[0-9a-f]{12}", reference) is not None
+    return _CHUNK_ID.fullmatch(reference) is not None

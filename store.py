@@ -114,27 +114,34 @@ OF_KIND = f"""
     WHERE e.kind = :kind COLLATE NOCASE AND {LIVE_ENTITY}
 """
 
-# Candidates come from the trigrams, or for one and two characters from their beginnings; LIKE on
-# the folded text has the last word. Newest first, since the list is cut.
+# Candidates come from the trigrams, or for one and two characters from their beginnings, newest
+# first, and are looked at in that order until there are enough. Up to three characters that is
+# exact; of longer pieces only the trigrams are known, and LIKE on the folded text decides.
 _CONTAINING = f"""
-    SELECT c.seq FROM ({{candidates}}) found
-    JOIN chunks c ON c.seq = found.seq JOIN searchable s ON s.seq = c.seq
-    WHERE {IN_SCOPE} AND fold(s.content || char(10) || s.metadata) LIKE :pattern ESCAPE '\\'
-    ORDER BY c.seq DESC LIMIT :limit
+    SELECT c.seq FROM ({{candidates}}) found CROSS JOIN chunks c ON c.seq = found.seq
+    WHERE {IN_SCOPE} {{verified}} LIMIT :limit
 """
-_BY_TRIGRAMS = "SELECT rowid AS seq FROM {0}trigrams WHERE {0}trigrams MATCH :trigrams"
-_BY_BEGINNING = (
-    "SELECT DISTINCT doc AS seq FROM {0}trigram_terms WHERE term >= :low AND term < :high"
-)
+_VERIFIED = """
+    AND (SELECT fold(s.content || char(10) || s.metadata) FROM searchable s WHERE s.seq = c.seq)
+    LIKE :pattern ESCAPE '\\'
+"""
+_BY_TRIGRAMS = """
+    SELECT rowid AS seq FROM {0}trigrams WHERE {0}trigrams MATCH :trigrams ORDER BY rowid DESC
+"""
+_BY_BEGINNING = """
+    SELECT DISTINCT doc AS seq FROM {0}trigram_terms WHERE term >= :low AND term < :high
+    ORDER BY seq DESC
+"""
 
 
-def _containing(candidates: str, closed: str) -> str:
-    return _CONTAINING.format(candidates=candidates.format(closed), closed=closed)
+def _containing(length: int, closed: str) -> str:
+    candidates = (_BY_TRIGRAMS if length > 2 else _BY_BEGINNING).format(closed)
+    return _CONTAINING.format(candidates=candidates, verified=_VERIFIED if length > 3 else "")
 
 
 CONTAINING = {
-    (long, closed): _containing(_BY_TRIGRAMS if long else _BY_BEGINNING, closed)
-    for long in (True, False)
+    (length, closed): _containing(length, closed)
+    for length in (2, 3, 4)
     for closed in ("", "closed_")
 }
 
@@ -162,16 +169,10 @@ NAMES_LIKE = f"""
 
 # The newest mentions, of live chunks and of others; and for where that does not do, those in scope.
 MENTIONS = "SELECT chunk_seq FROM mentions WHERE entity_id = ? ORDER BY chunk_seq DESC LIMIT ?"
-_IN_SCOPE_MENTIONS = f"""
+MENTIONING = f"""
     SELECT m.chunk_seq FROM mentions m JOIN chunks c ON c.seq = m.chunk_seq
-    WHERE m.entity_id = {{0}} AND {IN_SCOPE}
+    WHERE m.entity_id = :entity_id AND {IN_SCOPE}
     ORDER BY m.chunk_seq DESC LIMIT :limit
-"""
-MENTIONING = _IN_SCOPE_MENTIONS.format(":entity_id")
-MENTIONING_EACH = f"""
-    SELECT n.value, o.chunk_seq FROM json_each(:entity_ids) n JOIN mentions o
-    ON o.entity_id = n.value AND o.chunk_seq IN ({_IN_SCOPE_MENTIONS.format("n.value")})
-    ORDER BY n.key, o.chunk_seq DESC
 """
 
 MENTIONED = f"""
@@ -184,14 +185,14 @@ EDGE_COLUMNS = """
     r.id, r.source_id, r.target_id, r.relation, r.weight, r.properties_json,
     r.valid_from, r.valid_until, r.evidence_chunk_id
 """
-_EDGES = f"""
-    SELECT n.value, {EDGE_COLUMNS} FROM json_each(:nodes) n JOIN relations r
-    ON r.{{0}}_id = n.value AND r.id IN (
-        SELECT r.id FROM relations r WHERE r.{{0}}_id = n.value AND {LIVE_RELATION}
+# The heaviest steps from a node along relations, each way by its own covering index.
+_STEPS = f"""
+    SELECT * FROM (
+        SELECT r.{{0}}_id, r.weight FROM relations r WHERE r.{{1}}_id = :node AND {LIVE_RELATION}
         ORDER BY r.weight DESC, r.id LIMIT :limit
     )
 """
-EDGES = (_EDGES.format("source"), _EDGES.format("target"))
+STEPS = _STEPS.format("target", "source") + " UNION ALL " + _STEPS.format("source", "target")
 
 OF_TYPES = "(:types IS NULL OR r.relation IN (SELECT value FROM json_each(:types)))"
 
@@ -506,7 +507,7 @@ class View:
         }
         found: list[int] = []
         for closed in ("", "closed_") if scope.asof else ("",):
-            sql = CONTAINING[len(literal) > 2, closed]
+            sql = CONTAINING[min(max(len(literal), 2), 4), closed]
             found += [row[0] for row in _all(self._db, sql, bound)]
         return found[:limit]
 
@@ -535,24 +536,15 @@ class View:
 
     # -- the graph --
 
-    def mentioning_each(
-        self, entity_ids: Iterable[str], scope: Scope, limit: int
-    ) -> list[tuple[str, int]]:
-        """For each entity, the newest chunks in scope that mention it."""
-        ids = json.dumps(list(entity_ids))
-        bound = scope.bound() | {"entity_ids": ids, "limit": limit}
-        return [(row[0], row[1]) for row in _all(self._db, MENTIONING_EACH, bound)]
-
     def mentioned(self, seqs: Iterable[int], asof: str | None) -> list[tuple[int, str]]:
         """The entities that each chunk mentions."""
         bound = {"seqs": json.dumps(list(seqs)), "asof": asof}
         return [(row[0], row[1]) for row in _all(self._db, MENTIONED, bound)]
 
-    def edges(self, nodes: Iterable[str], at: str, limit: int) -> list[tuple[str, EdgeRow]]:
-        """For each node, the heaviest relations that hold at a moment and touch it, either way."""
-        bound = {"nodes": json.dumps(list(nodes)), "at": at, "limit": limit}
-        found = [row for sql in EDGES for row in _all(self._db, sql, bound)]
-        return [(row[0], EdgeRow(*row[1:])) for row in found]
+    def steps(self, node: str, at: str, limit: int) -> list[tuple[str, float]]:
+        """Where the heaviest relations that hold at a moment lead from a node, either way."""
+        bound = {"node": node, "at": at, "limit": limit}
+        return [(row[0], row[1]) for row in _all(self._db, STEPS, bound)]
 
     def reached(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
         """The live nodes one relation away from any of some, heaviest relation first."""

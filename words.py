@@ -7,8 +7,10 @@ which needs no dictionary and finds two-character Chinese words inside a sentenc
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import add
 
 from py_rust_stemmers import SnowballStemmer
 
@@ -24,7 +26,10 @@ _MARKS = "".join(
 """Vowel signs and points: part of the word before them, though Python's \\w leaves them out."""
 _SPACED = f"[^\\W_{UNSPACED}]"
 _PICTURES = "\u2190-\u21ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
-_TERM = re.compile(f"[{UNSPACED}]+|{_SPACED}+(?:[{_MARKS}]+{_SPACED}*)*|[{_PICTURES}]")
+_TERM = re.compile(
+    "[a-z0-9]+(?![a-z0-9\x80-\U0010ffff])"  # nearly every word of a folded text, and quickly read
+    f"|[{UNSPACED}]+|{_SPACED}+(?:[{_MARKS}]+{_SPACED}*)*|[{_PICTURES}]"
+)
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
 
@@ -96,13 +101,18 @@ def index_terms(text: str) -> list[str]:
     >>> index_terms("项目周会 moved!")
     ['项', '目', '周', '会', '项目', '目周', '周会', 'moved']
     """
+    return folded_terms(fold(text))
+
+
+def folded_terms(folded: str) -> list[str]:
+    """index_terms of a text that is folded already."""
     terms: list[str] = []
-    for run in _TERM.findall(fold(text)):
-        if _UNSPACED_RUN.match(run):
-            terms += run
-            terms += [a + b for a, b in pairwise(run)]
-        else:
+    for run in _TERM.findall(folded):
+        if run.isascii() or not _UNSPACED_RUN.match(run):
             terms.append(run)
+        else:
+            terms += run
+            terms += map(add, run, run[1:])
     return terms
 
 
@@ -129,7 +139,12 @@ def stems(terms: Iterable[str]) -> list[str]:
     >>> stems(["painted", "paintings", "周会", "600089"])
     ['paint', 'paint', '周会', '600089']
     """
-    return [_STEMMER.stem_word(term) if term.isascii() else term for term in terms]
+    return [_stem(term) if term.isascii() else term for term in terms]
+
+
+@lru_cache(maxsize=1 << 14)
+def _stem(word: str) -> str:
+    return _STEMMER.stem_word(word)
 
 
 # --- What a text is like ---------------------------------------------------------------
@@ -138,11 +153,10 @@ _STAMP = re.compile(r"\s*\[[^\]\n]{1,80}\]\s*")
 _SPEAKER = re.compile(r"([^\W\d_][\w .'’-]{0,29})\s*[:：]\s*(?=[^\s/])")
 _QUESTION = re.compile(r"[?？][\s\"'”’」)）]*(\[[^\]]*\])?\s*$")
 _TIME = re.compile(
-    r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|days?"
+    r"\b(?=[adfjlmnostwy\d])(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|days?"
     r"|morning|evening|recently|soon|january|february|march|april|may|june|july|august"
     r"|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday"
-    r"|sunday|\d{4})\b|[昨今明前后]天|上周|下周|上个月|去年|今年|周末|月|号",
-    re.IGNORECASE,
+    r"|sunday|\d{4})\b|[昨今明前后]天|上周|下周|上个月|去年|今年|周末|月|号"
 )
 _ASKS_WHEN = re.compile(
     r"^\s*(?:when|how long)\b|\bwhat (?:date|day|month|year|time)\b"
@@ -189,7 +203,7 @@ def is_question(text: str) -> bool:
 
 def tells_time(text: str) -> bool:
     """Whether a text says when something is: a day, a month, `last week`, 上周."""
-    return _TIME.search(text) is not None
+    return _TIME.search(text.casefold()) is not None
 
 
 def is_unspaced(text: str) -> bool:
@@ -198,8 +212,10 @@ def is_unspaced(text: str) -> bool:
     >>> is_unspaced("他在用 Python 写代码"), is_unspaced("the 周会 of the team")
     (True, False)
     """
+    if text.isascii():
+        return False
     unspaced = sum(map(len, _UNSPACED_RUN.findall(text)))
-    return 3 * unspaced >= max(1, sum(char.isalpha() for char in text))
+    return 3 * unspaced >= max(1, sum(map(str.isalpha, text)))
 
 
 def asks_when(query: str) -> bool:
@@ -270,12 +286,20 @@ def name_keys(text: str) -> set[str]:
     >>> "600089.sh" in name_keys("买入 SH600089。")
     True
     """
-    folded = " ".join(fold(text).split())
-    pieces = (raw.strip(_EDGE) for raw in folded.split(" "))
-    keys = {key for key in (*_stretches(folded), *pieces) if key and not is_common(key)}
-    keys.update(codes(folded))
-    whole = folded.strip(_EDGE)
-    return keys | ({whole} if 0 < len(whole) <= 256 else set())
+    return folded_name_keys(fold(text))
+
+
+def folded_name_keys(folded: str) -> set[str]:
+    """name_keys of a text that is folded already."""
+    text = " ".join(folded.split())
+    keys = _stretches(text)
+    keys.update([piece.strip(_EDGE) for piece in text.split(" ")])
+    _drop_common(keys, text)
+    keys.update(codes(text))
+    whole = text.strip(_EDGE)
+    if 0 < len(whole) <= 256:
+        keys.add(whole)
+    return keys
 
 
 def is_common(key: str) -> bool:
@@ -338,32 +362,83 @@ def _joined(text: str, at: int) -> bool:
     return 0 < at < len(text) and all(map(_LETTER.match, text[at - 1 : at + 1]))
 
 
-def _stretches(folded: str) -> Iterator[str]:
+def _stretches(text: str) -> set[str]:
+    spans = _spans(text)
+    signs = dict(match.span() for match in _SIGNS.finditer(text))
+    before = set(signs.values())
+    ends, counts = _ends(spans, signs)
+    places = [
+        (start, counts[first], counts[last])
+        for first, ((start, _), last) in enumerate(zip(spans, _lasts(spans), strict=True))
+    ]
+    places += [(start - 1, low, high) for start, low, high in places if start in before]
+    return {text[start:end] for start, low, high in places for end in ends[low:high]}
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    """Where each word of a text stands, and each character of an unspaced script."""
+    if text.isascii():
+        return [match.span() for match in _TERM.finditer(text)]
     spans: list[tuple[int, int]] = []
-    for match in _TERM.finditer(folded):
+    for match in _TERM.finditer(text):
         start, end = match.span()
-        spaced = not _UNSPACED_RUN.match(folded, start, start + 1)
-        spans += [(start, end)] if spaced else [(at, at + 1) for at in range(start, end)]
-    signs = [match.span() for match in _SIGNS.finditer(folded)]
-    before, after = {end for _, end in signs}, dict(signs)
-    for first, (start, _) in enumerate(spans):
-        words, end = 0, start
-        for begin, stop in spans[first : first + _MAX_CHARACTERS]:
-            words += stop - begin > 1
-            if words > _MAX_WORDS or begin - end > _MAX_GAP:
-                break
-            end = stop
-            yield folded[start:stop]
-            if start in before or stop in after:
-                last = min(after.get(stop, stop), stop + _MAX_SIGNS)
-                first_at = start - 1 if start in before else start
-                yield from (folded[a:b] for a in {start, first_at} for b in range(stop, last + 1))
+        if _UNSPACED_RUN.match(text, start):
+            spans += zip(range(start, end), range(start + 1, end + 1), strict=True)
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def _ends(
+    spans: Iterable[tuple[int, int]], signs: Mapping[int, int]
+) -> tuple[list[int], list[int]]:
+    """Where a stretch may end, signs and all; and how many such places come before each span."""
+    ends: list[int] = []
+    counts = [0]
+    for _, stop in spans:
+        ends.append(stop)
+        if stop in signs:
+            ends += range(stop + 1, min(signs[stop], stop + _MAX_SIGNS) + 1)
+        counts.append(len(ends))
+    return ends, counts
+
+
+def _lasts(spans: Sequence[tuple[int, int]]) -> Iterator[int]:
+    """For each span the first one after it that is too far away to be in one name with it."""
+    before, after, far, end = [], [], 0, 0
+    for start, stop in spans:
+        if start - end > _MAX_GAP:
+            far += _MAX_WORDS + 1
+        before.append(far)
+        if stop - start > 1:
+            far += 1
+        after.append(far)
+        end = stop
+    for at, words in enumerate(before):
+        last = min(at + _MAX_CHARACTERS, len(spans))
+        yield bisect_right(after, words + _MAX_WORDS, at, last)
+
+
+_COMMON = STOPWORDS | FUNCTION_WORDS | {""}
+_FUNCTION_RUN = re.compile(f"[{''.join(sorted(FUNCTION_CHARACTERS))}]{{2,}}")
+
+
+def _drop_common(keys: set[str], text: str) -> None:
+    """Take out the keys of a text that are common (see is_common), without a look at each."""
+    keys -= _COMMON
+    keys.difference_update(text)  # its characters, each a key of length 1
+    for run in _FUNCTION_RUN.findall(text):
+        keys.discard(run)
+        for at in range(len(run) - 1):
+            keys.difference_update(run[at : at + size] for size in range(2, _MAX_CHARACTERS + 1))
 
 
 _EXCHANGES = {"sh": "sh", "ss": "sh", "sz": "sz", "bj": "bj", "hk": "hk"}
 _CODE = re.compile(
     r"(?<![a-z0-9])(?:(sh|sz|bj|hk)[.:]?)?(\d{4,6})(?:\.(sh|ss|sz|bj|hk))?(?![a-z0-9])"
 )
+_ONE_SPELLING = re.compile(r"\d{6}\.(?:sh|sz|bj)|\d{5}\.hk")
+_DIGITS = re.compile(r"\d{4}")
 ANY_EXCHANGE = "*"
 
 
@@ -375,7 +450,7 @@ def codes(folded: str) -> Iterator[str]:
     >>> list(codes("sh600089, 600089.ss, 600089 or hk00700"))
     ['600089.sh', '600089.sh', '600089', '00700.hk']
     """
-    for before, digits, after in _CODE.findall(folded):
+    for before, digits, after in _CODE.findall(folded) if _DIGITS.search(folded) else ():
         exchange = _EXCHANGES.get(before or after, "")
         if exchange == "hk" and len(digits) < 6:
             yield f"{digits.zfill(5)}.hk"
@@ -401,6 +476,19 @@ def code_keys(name: str) -> set[str]:
 
 
 def lookup_keys(keys: set[str]) -> set[str]:
-    """The keys to look up for those of a text: a code with its exchange also finds bare ones."""
-    known = {code for key in keys for code in codes(key) if "." in code}
-    return keys | {f"{code.split('.')[0]}.{ANY_EXCHANGE}" for code in known}
+    """The keys to look up for those of a text: a code with its exchange also finds bare ones.
+
+    >>> sorted(lookup_keys({"600089.sh", "qls"}))
+    ['600089.*', '600089.sh', 'qls']
+    """
+    return keys | any_exchange(key for key in keys if key[-3:-2] == ".")
+
+
+def any_exchange(found: Iterable[str]) -> set[str]:
+    """For each code that names its exchange the key of an entity that names none.
+
+    >>> any_exchange(["600089.sh", "600089"])
+    {'600089.*'}
+    """
+    dotted = (code.partition(".") for code in found if _ONE_SPELLING.fullmatch(code))
+    return {f"{digits}.{ANY_EXCHANGE}" for digits, _, _ in dotted}

@@ -25,7 +25,8 @@ from config import ROOT, Config
 from conftest import Open
 from hash_embedder import HashEmbedder
 from index import Index
-from memory import Memory
+from lanes import Query, Ranking, meta_lane
+from memory import ALONE, Memory
 from rows import Vectors
 from store import View
 
@@ -836,34 +837,35 @@ def test_the_first_memory_of_all_may_come_in_the_middle_of_a_recall(
 ) -> None:
     # The last row there was when the vectors were compared was asked for, and there was none: an
     # IndexError went through to the caller.
+    before = open_memory(model=HashEmbedder())
+    before.forget(before.remember("a kettle")["chunk_id"])
     memory = open_memory(model=HashEmbedder(), recall_concurrent=False)
-    containing = View.containing
 
-    def interrupted(view: View, *arguments: Any) -> list[int]:
+    def interrupted(view: View, query: Query) -> Ranking:
         memory.remember("the kettle whistles")
-        return containing(view, *arguments)
+        held(memory)  # as another recall would
+        return meta_lane(view, query)
 
-    monkeypatch.setattr(View, "containing", interrupted)
+    monkeypatch.setitem(ALONE, "meta", interrupted)
     assert contents(memory, "kettle") == ["the kettle whistles"]
 
 
 def test_an_update_in_the_middle_of_a_recall_leaves_scores_that_are_numbers(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Fails: best_of_thread() takes the last row there was for one that has come since; where all
-    # of that row's session is gone, the best of it is minus infinity.
+    # The last row there was stood for one that had come since; where all of that row's session
+    # was gone, the best of it was minus infinity.
     memory = open_memory(model=HashEmbedder(), recall_concurrent=False)
     memory.remember("rain on Sunday")
     chunk = memory.remember("the kettle is new", session_id="alone")["chunk_id"]
-    containing = View.containing
 
-    def interrupted(view: View, *arguments: Any) -> list[int]:
+    def interrupted(view: View, query: Query) -> Ranking:
         memory.update(chunk, new_content="the kettle whistles")
         held(memory)  # as another recall would
-        return containing(view, *arguments)
+        return meta_lane(view, query)
 
-    monkeypatch.setattr(View, "containing", interrupted)
-    hits = memory.recall("whistles")["hits"]
+    monkeypatch.setitem(ALONE, "meta", interrupted)
+    hits = memory.recall("kettle")["hits"]
     assert "the kettle whistles" in [hit["content"] for hit in hits]
     assert all(math.isfinite(hit["score"]) for hit in hits)
 

