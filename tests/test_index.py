@@ -25,8 +25,7 @@ from config import ROOT, Config
 from conftest import Open
 from hash_embedder import HashEmbedder
 from index import Index
-from lanes import Query, Ranking, meta_lane
-from memory import ALONE, Memory
+from memory import Memory
 from rows import Vectors
 from store import View
 
@@ -832,45 +831,17 @@ def test_a_memory_stored_in_the_middle_of_a_recall_spoils_no_lane(
     assert stored
 
 
-def test_the_first_memory_of_all_may_come_in_the_middle_of_a_recall(
-    open_memory: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The last row there was when the vectors were compared was asked for, and there was none: an
-    # IndexError went through to the caller.
-    before = open_memory(model=HashEmbedder())
-    before.forget(before.remember("a kettle")["chunk_id"])
-    memory = open_memory(model=HashEmbedder(), recall_concurrent=False)
-
-    def interrupted(view: View, query: Query) -> Ranking:
-        memory.remember("the kettle whistles")
-        held(memory)  # as another recall would
-        return meta_lane(view, query)
-
-    monkeypatch.setitem(ALONE, "meta", interrupted)
-    assert contents(memory, "kettle") == ["the kettle whistles"]
-
-
-def test_an_update_in_the_middle_of_a_recall_leaves_scores_that_are_numbers(
-    open_memory: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The last row there was stood for one that had come since; where all of that row's session
-    # was gone, the best of it was minus infinity.
-    memory = open_memory(model=HashEmbedder(), recall_concurrent=False)
-    memory.remember("rain on Sunday")
+def test_a_row_that_came_since_the_vectors_were_compared_has_no_nearness(memory: Memory) -> None:
+    # The last row there was stood for one that had come since: there was none, and an IndexError
+    # went through to the caller; or all of its session was gone, and its score was -Infinity.
+    memory.remember("rain on Sunday", session_id="other")
     chunk = memory.remember("the kettle is new", session_id="alone")["chunk_id"]
-
-    def interrupted(view: View, query: Query) -> Ranking:
-        memory.update(chunk, new_content="the kettle whistles")
-        held(memory)  # as another recall would
-        return meta_lane(view, query)
-
-    monkeypatch.setitem(ALONE, "meta", interrupted)
-    hits = memory.recall("kettle")["hits"]
-    assert "the kettle whistles" in [hit["content"] for hit in hits]
-    assert all(math.isfinite(hit["score"]) for hit in hits)
-
-
-SECONDS = 0.8
+    before = held(memory).count
+    memory.update(chunk, new_content="the kettle whistles")
+    index = held(memory)
+    (new,) = index.rows_of([int(index.field("seq")[-1])])
+    for known in (0, before):
+        assert index.best_of_thread(np.ones(known, np.float32), np.array([new])) == [0]
 
 
 def test_many_recall_while_others_write_and_nobody_fails(open_memory: Open) -> None:

@@ -1,6 +1,8 @@
 """Folding, terms, names and stock codes: examples, laws, and texts made to break them."""
 
 import unicodedata
+from itertools import combinations, groupby
+from operator import itemgetter
 
 import pytest
 from hypothesis import example, given, settings
@@ -19,6 +21,7 @@ from words import (
     name_keys,
     query_terms,
     starts_word,
+    tells_time,
     tokens,
 )
 
@@ -223,6 +226,24 @@ def test_tokens_of_two_texts_are_at_most_one_fewer_together(one: str, two: str) 
     assert tokens(one) + tokens(two) - 1 <= tokens(one + two) <= tokens(one) + tokens(two)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("We met LAST Week.", True),
+        ("in 2024,", True),
+        ("Paid in May", True),
+        ("上周开会", True),
+        ("3月", True),
+        ("20245 at 12:30", False),
+        ("lasting dismay, a weekender", False),
+        ("北门", False),
+        ("", False),
+    ],
+)
+def test_a_text_tells_a_time_by_whole_words(text: str, expected: bool) -> None:
+    assert tells_time(text) is expected
+
+
 # --- Names -----------------------------------------------------------------------------
 
 NAMES = [
@@ -323,7 +344,31 @@ def test_a_chinese_name_is_read_out_of_a_sentence(name: str, before: str, after:
     assert is_common(fold(name)) or fold(name) in name_keys(text)
 
 
-@pytest.mark.parametrize("key", ["it", "the", "的", "我们", "x", "1", "", "门"])
+def plain_stretches(text: str) -> set[str]:
+    """The same rule, one stretch after another: spaces part words, no sign touches any."""
+    words = [list(word) if "一" <= word[0] else [word] for word in text.split()]
+    units = [(unit, at) for at, word in enumerate(words) for unit in word]
+    found = set()
+    for first, last in combinations(range(len(units) + 1), 2):
+        taken = units[first:last]
+        if len(taken) <= 12 and sum(len(unit) > 1 for unit, _ in taken) <= 6:
+            by_word = (group for _, group in groupby(taken, key=itemgetter(1)))
+            found.add(" ".join("".join(unit for unit, _ in group) for group in by_word))
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["qls", "the", "b2", "x", "北", "门口", "的", "我们的"])))
+@example(["x"] * 14)
+@example(["的" * 14, "qls"])
+@example(["q2"] * 5 + ["北门"] * 6 + ["q3"] * 8)
+def test_every_stretch_within_the_bounds_is_a_key_but_for_common_ones(words: list[str]) -> None:
+    text = " ".join(words)
+    keys = {key for key in {*plain_stretches(text), *words} if not is_common(key)}
+    assert name_keys(text) == keys | ({text} if text else set())
+
+
+@pytest.mark.parametrize("key", ["it", "the", "的", "我们", "我们的", "x", "1", "", "门"])
 def test_what_is_common_is_a_name_only_where_it_stands_alone(key: str) -> None:
     assert is_common(key)
     assert key not in name_keys(f"so {key} goes")
