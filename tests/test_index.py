@@ -844,6 +844,9 @@ def test_a_row_that_came_since_the_vectors_were_compared_has_no_nearness(memory:
         assert index.best_of_thread(np.ones(known, np.float32), np.array([new])) == [0]
 
 
+SECONDS = 1.0
+
+
 def test_many_recall_while_others_write_and_nobody_fails(open_memory: Open) -> None:
     memory = open_memory(model=HashEmbedder())
     talk(memory, session="kept")
