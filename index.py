@@ -20,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import words
+from codes import Codes
 from matrix import NOWHERE, Matrix
 from postings import HALVES, Postings, Rows
 from rows import IndexRow, Scope, Vectors
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
+Exact = Callable[[Sequence[int], Vectors], Floats]
 
 K1, B = 1.2, 0.75  # BM25's usual constants (Robertson and Zaragoza, 2009)
 NEIGHBOURS = ((1, 0.5), (2, 0.25))  # places away in the session, and what its words count
@@ -33,6 +35,8 @@ QUESTION, TELLS_TIME, UNSPACED = 1, 2, 4  # flags of a text
 NOBODY = "manual"  # the source of whoever names none
 UNNAMED = "default"  # the session of whoever names none: its chunks follow no thread
 FREQUENT = 20  # a term in more than one of so many chunks is looked at in all of them
+EXACT_BELOW = 20_000  # vectors that are kept as they are: 31 MB of 384 dimensions
+COMPARED = 400  # chunks, the best by their codes, whose vectors are read and compared exactly
 LEAST_DEVIATION = 1e-3  # of cosines: where all are equally near, none is nearer than others
 LEAST_REBUILD = 1024  # changed rows that are never worth a new index
 
@@ -132,7 +136,9 @@ class Index:
         self._link_all()
         self._postings = Postings(*_postings(ordered))
         self._row_of = dict(zip(self.field("seq").tolist(), range(self.count), strict=True))
-        self._matrix = Matrix(*vectors(self.field("seq")))
+        found, owners = vectors(self.field("seq"))
+        kind = Matrix if len(owners) <= EXACT_BELOW else Codes
+        self._matrix: Matrix | Codes = kind(found, owners)
         self._buffer = np.zeros(self.count, np.float32)
 
     # -- being made and kept up to date --
@@ -398,9 +404,20 @@ class Index:
 
     # -- vectors --
 
-    def meaning(self, query: Vectors, population: Mask | None) -> Meaning:
-        """Cosines with a unit vector, float32 of shape (dimension,)."""
+    def meaning(
+        self, query: Vectors, population: Mask | None, within: Mask | None, exact: Exact
+    ) -> Meaning:
+        """Cosines with a unit vector, float32 of shape (dimension,).
+
+        Of very many chunks they are near ones, but for the best of those within a scope: `exact`
+        is given the seqs of those, and the query, and gives their cosines.
+        """
         cosine = self._matrix.cosines(query, self.count)
+        if isinstance(self._matrix, Codes):
+            near = (cosine - np.float32(NOWHERE)) * (1 if within is None else within)
+            best = np.argpartition(-near, min(COMPARED, self.count - 1))[:COMPARED]
+            best = best[near[best] > 0]
+            cosine[best] = exact(self.seqs_of(best.astype(np.int32)), query)
         known = cosine > NOWHERE if population is None else (cosine > NOWHERE) & population
         values = cosine[known]
         if not len(values):

@@ -16,7 +16,6 @@ class Indexed:
     """What the store writes of one text beside the text itself."""
 
     def __init__(self, content: str) -> None:
-        self._content = content
         self._folded = words.fold(content)
         self._own = Counter(words.stems(words.folded_terms(self._folded)))
         self.names = words.folded_name_keys(self._folded)

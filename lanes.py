@@ -123,8 +123,9 @@ def vector_lane(view: View, query: Query) -> Ranking:
         return Ranking()
     index = query.index
     with index.lock:
-        meaning = index.meaning(query.vector, index.population(query.scope.asof))
-        near = _masked(meaning.cosine - NOWHERE, query.within())
+        population, within = index.population(query.scope.asof), query.within()
+        meaning = index.meaning(query.vector, population, within, view.cosines)
+        near = _masked(meaning.cosine - NOWHERE, within)
         rows = best_rows(near, index, query.depth)
         if query.noise:  # what has no word of it and is no nearer than unrelated texts is no find
             matched = _fitted(query.lexical.own, index.count)[rows] > 0

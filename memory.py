@@ -547,7 +547,7 @@ class Memory:
             unrelated = model.unrelated if model else 0.0
             with index.lock:
                 live = index.field("live")
-                cosine = index.meaning(vectors[0], live).cosine
+                cosine = index.meaning(vectors[0], live, live, view.cosines).cosine
                 near = best_rows((cosine - np.float32(unrelated)) * live, index, SIMILAR + 1)
             rows = view.chunks(index.seqs_of(near), Scope())
         cosines = dict(zip(index.seqs_of(near), cosine[near].tolist(), strict=True))

@@ -113,6 +113,8 @@ CREATE INDEX relations_source
 ON relations (source_id, weight DESC, id, target_id, relation, valid_from, valid_until);
 CREATE INDEX relations_target
 ON relations (target_id, weight DESC, id, source_id, relation, valid_from, valid_until);
+-- Finds the same relation again, however many others a node has.
+CREATE INDEX relations_same ON relations (source_id, target_id, relation);
 
 -- All chunks that say so: a relation ends with the last of them.
 CREATE TABLE evidence (

@@ -32,6 +32,7 @@ from errors import InvalidInput, NotFound, StoreBusy, StoreError
 from file_check import examine, identity
 from index import Index
 from indexing import Indexed
+from matrix import NOWHERE
 from rows import (
     Change,
     ChunkRow,
@@ -533,6 +534,16 @@ class View:
         """The newest chunks in scope that mention an entity."""
         bound = scope.bound() | {"entity_id": entity_id, "limit": limit}
         return [row[0] for row in _all(self._db, MENTIONING, bound)]
+
+    def cosines(self, seqs: Sequence[int], query: Vectors) -> NDArray[np.float32]:
+        """The cosine of each chunk's best window with a unit vector, read from the file."""
+        place = {seq: at for at, seq in enumerate(seqs)}
+        best = np.full(len(seqs), NOWHERE, np.float32)
+        places = _all(self._db, VECTOR_PLACES, (json.dumps(list(seqs)),))
+        vectors = _vectors_at(self._db, places, len(query))
+        owners = np.array([place[row[0]] for row in places], np.intp)
+        np.maximum.at(best, owners, vectors @ query)
+        return best
 
     # -- the graph --
 
@@ -1189,19 +1200,41 @@ def _refresh_index(db: apsw.Connection, index: Index) -> None:
 
 def _all_vectors(db: apsw.Connection, seqs: NDArray[np.int64]) -> tuple[Vectors, NDArray[np.int32]]:
     """Every vector of some chunks, and for each the place of its chunk among them."""
-    if not _has_vectors(db):
+    model = _model(db)
+    if model is None or not _has_vectors(db):
         return np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
     place = dict(zip(seqs.tolist(), range(len(seqs)), strict=True))
-    windows = _all(db, "SELECT seq, chunk_seq FROM windows")
-    owners = {window: place[chunk] for window, chunk in windows if chunk in place}
-    found = [
-        (owners[window], vector)
-        for window, vector in db.execute("SELECT rowid, embedding FROM vectors")
-        if window in owners
-    ]
-    vectors = np.frombuffer(b"".join(vector for _, vector in found), np.float32)
-    shape = (len(found), -1) if found else (0, 0)
-    return vectors.reshape(shape), np.array([owner for owner, _ in found], np.int32)
+    blocks: dict[int, list[tuple[int, int]]] = {}
+    for chunk, block, offset in db.execute(EVERY_PLACE):
+        if chunk in place:
+            blocks.setdefault(block, []).append((place[chunk], offset))
+    vectors = np.empty((sum(map(len, blocks.values())), model.dim), np.float32)
+    owners = np.empty(len(vectors), np.int32)
+    start = 0
+    for block, content in db.execute(BLOCKS):
+        if found := blocks.get(block):
+            end = start + len(found)
+            rows, offsets = zip(*found, strict=True)
+            owners[start:end] = rows
+            whole = np.frombuffer(content, np.float32).reshape(-1, model.dim)
+            vectors[start:end] = whole[list(offsets)]
+            start = end
+    return vectors, owners
+
+
+def _vectors_at(db: apsw.Connection, places: Sequence[tuple[int, int, int]], dim: int) -> Vectors:
+    """The vectors at some places of vec0's blocks, read without its slow look-up of single rows."""
+    vectors = np.empty((len(places), dim), np.float32)
+    if not places:
+        return vectors
+    block = places[0][1]
+    with db.blob_open("main", "vectors_vector_chunks00", "vectors", block, False) as blob:
+        for at, (_, wanted, offset) in enumerate(places):
+            if wanted != block:
+                blob.reopen(block := wanted)
+            blob.seek(offset * dim * vectors.itemsize)
+            blob.read_into(vectors[at])
+    return vectors
 
 
 def _vectors_of(db: apsw.Connection, seq: int) -> Vectors | None:
@@ -1243,6 +1276,7 @@ def _to_postings(db: apsw.Connection) -> None:
             key  TEXT NOT NULL,
             PRIMARY KEY (word, key)
         ) STRICT, WITHOUT ROWID;
+        CREATE INDEX relations_same ON relations (source_id, target_id, relation);
     """)
 
 
@@ -1837,6 +1871,15 @@ def _starts(relation: NewRelation, about: str) -> str:
 # --- Vectors ---------------------------------------------------------------------------
 
 WINDOWS_OF_CHUNK = "SELECT seq FROM windows WHERE chunk_seq = ?"
+
+# vec0 keeps vectors in blocks of a table of its own, and where each row's is in another.
+_PLACES = """
+    SELECT w.chunk_seq, r.chunk_id, r.chunk_offset
+    FROM {0} JOIN vectors_rowids r ON r.rowid = w.seq ORDER BY r.chunk_id
+"""
+EVERY_PLACE = _PLACES.format("windows w")
+VECTOR_PLACES = _PLACES.format("json_each(?) s JOIN windows w ON w.chunk_seq = s.value")
+BLOCKS = "SELECT rowid, vectors FROM vectors_vector_chunks00"
 
 VECTORS_OF_CHUNK = """
     SELECT v.embedding FROM windows w JOIN vectors v ON v.rowid = w.seq

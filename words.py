@@ -130,7 +130,7 @@ def _empty(term: str) -> bool:
     return term in STOPWORDS or term in FUNCTION_WORDS or FUNCTION_CHARACTERS.issuperset(term)
 
 
-_STEMMER = SnowballStemmer("english")
+_stem = lru_cache(maxsize=1 << 14)(SnowballStemmer("english").stem_word)
 
 
 def stems(terms: Iterable[str]) -> list[str]:
@@ -140,11 +140,6 @@ def stems(terms: Iterable[str]) -> list[str]:
     ['paint', 'paint', '周会', '600089']
     """
     return [_stem(term) if term.isascii() else term for term in terms]
-
-
-@lru_cache(maxsize=1 << 14)
-def _stem(word: str) -> str:
-    return _STEMMER.stem_word(word)
 
 
 # --- What a text is like ---------------------------------------------------------------
@@ -172,7 +167,7 @@ def speaker(text: str) -> str:
     ('Caroline', 'Note to self')
     """
     found = _SPEAKER.match(text, _body_start(text))
-    return found[1].strip() if found else ""
+    return str(found[1]).strip() if found else ""
 
 
 def begins_with_time(text: str) -> bool:

@@ -97,7 +97,8 @@ def measures(index: Index, terms: list[int | None], vector: Vectors, asof: str |
         population = index.population(asof)
         counted = np.ones(index.count, np.bool_) if population is None else population
         rows = np.flatnonzero(counted).astype(np.int32)
-        lexical, meaning = index.lexical(terms, population), index.meaning(vector, population)
+        lexical = index.lexical(terms, population)
+        meaning = index.meaning(vector, population, population, lambda seqs, query: query[:0])
         seqs = np.append(index.field("seq"), 0)  # the last one is for no neighbour
         values = {
             "score": lexical.score[rows],
@@ -508,6 +509,42 @@ def test_an_index_is_worn_only_by_changes_that_are_many_beside_it(
     held(wordless)
     assert held(wordless) is not kept
     assert len(contents(wordless, "boat", top_k=100)) == 93
+
+
+# --- Codes of very many vectors --------------------------------------------------------
+
+
+def test_with_codes_the_nearest_are_the_same_and_as_near(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"note {n} on {('boats', 'kettles', 'rain')[n % 3]} and {n * n}" for n in range(400)]
+    memory = open_memory(model=HashEmbedder())
+    ids = [
+        stored["chunk_id"]
+        for stored in memory.remember_many(
+            [{"content": text, "source": f"s{n % 4}"} for n, text in enumerate(texts)]
+        )
+    ]
+    memory.update(ids[7], new_content="a kettle that was changed")
+    memory.forget(ids[8])
+    now = timestamps.now()
+    memory.forget(ids[9])
+    asked: list[dict[str, Any]] = [{}, {"filters": {"source": "S1"}}, {"asof": now}]
+
+    def nearest() -> list[list[tuple[str, float]]]:
+        with Memory(memory.path, load_model=lambda recorded: HashEmbedder()) as other:
+            other.wait_for_model(10)
+            other.remember("a kettle stored after the codes were made")
+            answers = [
+                other.recall(query, strategy="vector_only", top_k=20, **how)["hits"]
+                for query in ("kettles and 49", "rain", "a kettle")
+                for how in asked
+            ]
+        return [[(hit["content"], hit["similarity"]) for hit in hits] for hits in answers]
+
+    exact = nearest()
+    monkeypatch.setattr("index.EXACT_BELOW", 100)
+    assert nearest() == exact
 
 
 # --- Scope, before a lane's cut --------------------------------------------------------

@@ -346,7 +346,7 @@ def test_a_chinese_name_is_read_out_of_a_sentence(name: str, before: str, after:
 
 def plain_stretches(text: str) -> set[str]:
     """The same rule, one stretch after another: spaces part words, no sign touches any."""
-    words = [list(word) if "一" <= word[0] else [word] for word in text.split()]
+    words = [list(word) if word[0] >= "一" else [word] for word in text.split()]
     units = [(unit, at) for at, word in enumerate(words) for unit in word]
     found = set()
     for first, last in combinations(range(len(units) + 1), 2):
