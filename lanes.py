@@ -62,6 +62,7 @@ class Query:
         self.depth, self.hops, self.fan_out = depth, hops, fan_out
         self.vector, self.noise = vector, noise
         self.terms = words.query_terms(text)
+        self.names = words.name_keys(text)
         self.index = view.index(past=scope.asof is not None)
         self.numbers = view.term_numbers(list(dict.fromkeys(words.stems(self.terms))))
         self.spans = spans(self.index)
@@ -302,7 +303,7 @@ def _said_by(query: Query) -> list[Rows]:
     """For each source or speaker that the query names: the rows in scope that it said."""
     source, speaker = query.index.field("source"), query.index.field("speaker")
     within = query.within()
-    groups = query.index.names.named(words.name_keys(query.text))
+    groups = query.index.names.named(query.names)
     said = [np.isin(source, numbers) | np.isin(speaker, numbers) for numbers in groups]
     return [
         np.flatnonzero(each if within is None else each & within).astype(np.int32) for each in said
@@ -319,7 +320,7 @@ class _Named:
 
 def _names(view: View, query: Query) -> list[_Named]:
     """The entities named whole, longest name first; then those that share a word with the query."""
-    keys = words.lookup_keys(words.name_keys(query.text))
+    keys = words.lookup_keys(query.names)
     found = [_named(naming, whole=True) for naming in view.named(keys, query.scope)]
     terms = [term for term in query.terms if not words.is_common(term)]
     like = view.names_like(terms, query.scope, query.depth) if terms else []

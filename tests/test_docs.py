@@ -22,7 +22,7 @@ def columns(schema: str) -> dict[str, set[str]]:
         row[0]
         for row in db.execute(
             "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND sql NOT LIKE"
-            " 'CREATE VIRTUAL%' AND name NOT LIKE '%words%' AND name NOT LIKE '%trigrams%'"
+            " 'CREATE VIRTUAL%' AND name NOT LIKE '%trigrams%'"
             " AND name NOT LIKE 'sqlite%'"
         )
     ]
