@@ -32,7 +32,7 @@ MOST_NAMES = 8  # entities whose memories the entity lane looks at
 MOST_MENTIONS = 1000  # memories of one entity, newest first, that compete
 ENOUGH = 20  # chunks reached, with which the graph goes no further
 MOST_REACHED = 8  # nodes of one hop that the next one starts from, the heaviest
-MOST_STEPS = 10  # relations each way that are followed from one node, the heaviest
+MOST_STEPS = 6  # relations each way that are followed from one node, the heaviest
 ENTITY = "entity:"
 
 Node = int | str
@@ -430,16 +430,31 @@ def _neighbours(
     for seq, entity_id in view.mentioned(ids, query.scope.asof) if ids else ():
         yield seq, ENTITY + entity_id, 1.0
     names = {node[len(ENTITY) :]: node for node in nodes if isinstance(node, str)}
-    for name, node in names.items():
-        seqs = query.index.seqs_of(_mentions(view, query, name, ENOUGH))
+    for name, seqs in _newest(view, query, list(names)).items():
         for seq in seqs:
-            yield node, seq, 2 / (1 + math.log2(1 + len(seqs)))
+            yield names[name], seq, 2 / (1 + math.log2(1 + len(seqs)))
     here: dict[str, Node] = {**names, **{chunk_id: seq for seq, chunk_id in ids.items()}}
-    limit = min(query.fan_out, MOST_STEPS)
-    steps = [(name, *step) for name in here for step in view.steps(name, query.at, limit)]
+    steps = view.steps(list(here), query.at, min(query.fan_out, MOST_STEPS))
     chunks = view.chunk_seqs([end for _, end, _ in steps if is_chunk_id(end)])
     for name, end, weight in steps:
         yield here[name], chunks.get(end, ENTITY + end), weight
+
+
+def _newest(view: View, query: Query, names: Sequence[str]) -> dict[str, list[int]]:
+    """The newest chunks in scope that mention each entity."""
+    found: dict[str, list[int]] = {name: [] for name in names}
+    for name, seq in view.newest(names, ENOUGH) if names else ():
+        found[name].append(seq)
+    with query.index.lock:
+        within = query.within()
+        for name, seqs in found.items():
+            rows = query.index.rows_of(seqs)
+            inside = rows if within is None else rows[within[rows]]
+            if len(inside) < len(seqs) == ENOUGH:  # closed ones must take no places
+                found[name] = view.mentioning(name, query.scope, ENOUGH)
+            else:
+                found[name] = query.index.seqs_of(inside)
+    return found
 
 
 def _live(view: View, query: Query, reached: dict[Node, _Reached]) -> dict[Node, _Reached]:

@@ -186,14 +186,29 @@ EDGE_COLUMNS = """
     r.id, r.source_id, r.target_id, r.relation, r.weight, r.properties_json,
     r.valid_from, r.valid_until, r.evidence_chunk_id
 """
-# The heaviest steps from a node along relations, each way by its own covering index.
+NODES_AT_ONCE = 10  # that one statement asks for: a call costs more than a look into an index
+
+# For each of some nodes the heaviest steps along relations, each way by its own covering index,
+# and the newest mentions. A node that is not given is NULL, which is equal to nothing.
 _STEPS = f"""
-    SELECT * FROM (
-        SELECT r.{{0}}_id, r.weight FROM relations r WHERE r.{{1}}_id = :node AND {LIVE_RELATION}
+    SELECT {{0}}, * FROM (
+        SELECT r.{{1}}_id, r.weight FROM relations r
+        WHERE r.{{2}}_id = :node{{0}} AND {LIVE_RELATION}
         ORDER BY r.weight DESC, r.id LIMIT :limit
     )
 """
-STEPS = _STEPS.format("target", "source") + " UNION ALL " + _STEPS.format("source", "target")
+_NEWEST = """
+    SELECT {0}, * FROM (
+        SELECT chunk_seq FROM mentions WHERE entity_id = :node{0}
+        ORDER BY chunk_seq DESC LIMIT :limit
+    )
+"""
+STEPS = " UNION ALL ".join(
+    _STEPS.format(at, *ends)
+    for at in range(NODES_AT_ONCE)
+    for ends in (("target", "source"), ("source", "target"))
+)
+NEWEST = " UNION ALL ".join(_NEWEST.format(at) for at in range(NODES_AT_ONCE))
 
 OF_TYPES = "(:types IS NULL OR r.relation IN (SELECT value FROM json_each(:types)))"
 
@@ -552,10 +567,16 @@ class View:
         bound = {"seqs": json.dumps(list(seqs)), "asof": asof}
         return [(row[0], row[1]) for row in _all(self._db, MENTIONED, bound)]
 
-    def steps(self, node: str, at: str, limit: int) -> list[tuple[str, float]]:
-        """Where the heaviest relations that hold at a moment lead from a node, either way."""
-        bound = {"node": node, "at": at, "limit": limit}
-        return [(row[0], row[1]) for row in _all(self._db, STEPS, bound)]
+    def steps(self, nodes: Sequence[str], at: str, limit: int) -> list[tuple[str, str, float]]:
+        """From which of at most ten nodes the heaviest relations that hold at a moment lead where,
+        either way, and what they weigh."""
+        bound = _slots(nodes) | {"at": at, "limit": limit}
+        return [(nodes[row[0]], row[1], row[2]) for row in _all(self._db, STEPS, bound)]
+
+    def newest(self, entity_ids: Sequence[str], limit: int) -> list[tuple[str, int]]:
+        """The newest chunks that mention each of at most ten entities, closed ones among them."""
+        bound = _slots(entity_ids) | {"limit": limit}
+        return [(entity_ids[row[0]], row[1]) for row in _all(self._db, NEWEST, bound)]
 
     def reached(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
         """The live nodes one relation away from any of some, heaviest relation first."""
@@ -712,6 +733,11 @@ def _version(db: apsw.Connection, chunk_id: str) -> dict[str, Any]:
         if version["superseded_by"] is None:
             return version
         chunk_id = version["superseded_by"]
+
+
+def _slots(nodes: Sequence[str]) -> dict[str, Any]:
+    """Nodes as the parameters of a statement that asks for several."""
+    return {f"node{at}": nodes[at] if at < len(nodes) else None for at in range(NODES_AT_ONCE)}
 
 
 def _graph(nodes: Iterable[str], bounds: GraphBounds) -> dict[str, Any]:
