@@ -36,7 +36,7 @@ NOBODY = "manual"  # the source of whoever names none
 UNNAMED = "default"  # the session of whoever names none: its chunks follow no thread
 FREQUENT = 20  # a term in more than one of so many chunks is looked at in all of them
 EXACT_BELOW = 20_000  # vectors that are kept as they are: 31 MB of 384 dimensions
-COMPARED = 400  # chunks, the best by their codes, whose vectors are read and compared exactly
+COMPARED = 200  # chunks, the best by their codes, whose vectors are read and compared exactly
 LEAST_DEVIATION = 1e-3  # of cosines: where all are equally near, none is nearer than others
 LEAST_REBUILD = 1024  # changed rows that are never worth a new index
 

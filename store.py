@@ -58,6 +58,7 @@ from rows import (
 
 APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
+MAPPED = 1 << 30  # bytes of the file that readers see as memory
 LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
 MOST_NAMES = 200  # names with a word that begins with a term, of which the closest are taken
 MAX_BACKFILL = 1000  # texts searched for a name that is new
@@ -876,6 +877,8 @@ class SqliteStore:
         db.pragma("foreign_keys", True)
         db.pragma("synchronous", self._synchronous)
         db.pragma("query_only", reader)
+        if reader:  # blocks of vectors are read in pieces, which is slow through the page cache
+            db.pragma("mmap_size", MAPPED)
         db.pragma("journal_size_limit", LARGE_LOG)
         return db
 

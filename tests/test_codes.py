@@ -276,8 +276,8 @@ def use() -> OfflineUse:
 @pytest.mark.parametrize(
     ("load", "count", "asked", "candidates"),
     [
-        pytest.param(use, 1500, 100, CANDIDATES, id="USE"),
-        pytest.param(e5, 260, 40, CANDIDATES // 2, id="E5"),
+        pytest.param(use, 600, 60, CANDIDATES // 2, id="USE"),
+        pytest.param(e5, LEAST, 20, CANDIDATES // 2, id="E5"),
         pytest.param(e5, 3000, 100, CANDIDATES, id="E5, more", marks=pytest.mark.long),
         pytest.param(use, 4000, 100, CANDIDATES, id="USE, more", marks=pytest.mark.long),
     ],
