@@ -59,7 +59,7 @@ def soaking(
     except FileExistsError:
         yield folder / "verdict.json"
         return
-    command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--rate", "3", "--nice", "10"]
+    command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--rate", "2", "--nice", "10"]
     with (folder / "verdict.json").open("wb") as verdict:
         process = subprocess.Popen(
             [*command, "--folder", str(folder)],
