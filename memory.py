@@ -125,17 +125,7 @@ class Memory:
         self.config = config or Config.load()
         self._contract = validation.contract(self.config)
         self._zone = timestamps.zone(self.config.timezone)
-        self._fusion = Fusion(
-            k=self.config.recall_rrf_k,
-            weights={
-                "vector": self.config.recall_vector_weight,
-                "graph": self.config.recall_graph_weight,
-                "meta": self.config.recall_meta_weight,
-                "entity": self.config.recall_entity_weight,
-            },
-            boost=self.config.recall_stock_boost,
-            by_evidence=self.config.recall_rerank == "evidence",
-        )
+        self._fusion = _fusion(self.config)
         self._placeholders = {words.name_key(each) for each in self.config.recall_placeholders}
         self.path = Path(path or self.config.database_path).expanduser().absolute()
         self._store = SqliteStore(
@@ -742,6 +732,21 @@ class Memory:
         if lane == "vector" and (off := self._vectors_off()):
             return message("lane.state_off", reason=off)
         return "on"
+
+
+def _fusion(config: Config) -> Fusion:
+    """How the settings say that rankings become one."""
+    return Fusion(
+        k=config.recall_rrf_k,
+        weights={
+            "vector": config.recall_vector_weight,
+            "graph": config.recall_graph_weight,
+            "meta": config.recall_meta_weight,
+            "entity": config.recall_entity_weight,
+        },
+        boost=config.recall_stock_boost,
+        by_evidence=config.recall_rerank == "evidence",
+    )
 
 
 def _attempt(
