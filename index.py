@@ -266,6 +266,10 @@ class Index:
         found = (self._row_of.get(seq) for seq in seqs)
         return np.array([row for row in found if row is not None], np.int32)
 
+    def located(self, seqs: NDArray[np.int64]) -> Rows:
+        """The row of each chunk; -1 for one that is not here."""
+        return np.array([self._row_of.get(seq, _NONE) for seq in seqs.tolist()], np.int32)
+
     def seqs_of(self, rows: Rows) -> list[int]:
         seqs: list[int] = self.field("seq")[rows].tolist()
         return seqs

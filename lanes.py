@@ -6,10 +6,11 @@ Chunks are meant by their rows in the index in memory (index.py), entities by "e
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 import words
 from dates import Span
@@ -17,7 +18,7 @@ from fusion import best_rows
 from index import UNSPACED, Floats, Index, Lexical, Mask, Meaning
 from matrix import NOWHERE
 from postings import Rows
-from rows import Naming, Noise, Scope, Vectors, is_chunk_id
+from rows import Naming, Noise, Scope, Vectors, milliseconds
 from store import View
 
 SUBSTRING = 0.3  # what a piece inside a word counts, beside 1 for the whole word
@@ -32,9 +33,11 @@ MOST_NAMES = 8  # entities whose memories the entity lane looks at
 MOST_MENTIONS = 1000  # memories of one entity, newest first, that compete
 ENOUGH = 20  # chunks reached, with which the graph goes no further
 MOST_REACHED = 8  # nodes of one hop that the next one starts from, the heaviest
-MOST_STEPS = 6  # relations each way that are followed from one node, the heaviest
+MOST_STEPS = 12  # relations that are followed from one node, the heaviest
+EXACT = 1 << 40  # parts of a weight
 ENTITY = "entity:"
 
+Numbers = NDArray[np.int64]
 Node = int | str
 """A chunk's seq, or "entity:" and an entity's id."""
 
@@ -63,7 +66,9 @@ class Query:
         self.vector, self.noise = vector, noise
         self.terms = words.query_terms(text)
         self.names = words.name_keys(text)
-        self.index = view.index(past=scope.asof is not None)
+        held = view.held(past=scope.asof is not None)
+        self.index, self.links = held.index, held.links
+        self.moment = int(milliseconds([at])[0])
         self.numbers = view.term_numbers(list(dict.fromkeys(words.stems(self.terms))))
         self.spans = spans(self.index)
         self._only = view.named_one_by_one(scope)
@@ -268,35 +273,52 @@ def entity_lane(view: View, query: Query) -> Ranking:
     has the query's words.
     """
     names = _names(view, query)
-    groups = [_mentions(view, query, name.entity_id, MOST_MENTIONS) for name in names[:MOST_NAMES]]
-    because: dict[int, tuple[str, ...]] = {}
-    for name, rows in zip(names, groups, strict=False):
-        for row in rows.tolist():
-            because[row] = (*because.get(row, ()), name.entity_id)
+    entities = [_found_entity(name) for name in names[: query.depth]]
     with query.index.lock:
-        groups += _said_by(query)
+        about = [(name.entity_id, _mentions(query, name.entity_id)) for name in names[:MOST_NAMES]]
+        groups = [rows for _, rows in about if len(rows)] + _said_by(query)
+        if not groups:
+            return Ranking(entities=entities)
         scores = np.zeros(query.index.count, np.float32)
         for rows in groups:
             scores[rows] += 1 / math.log2(2 + len(rows))
-        named = _masked(scores, query.within())
+        named = np.flatnonzero(scores)
         lexical = _fitted(query.lexical.score, query.index.count)
-        tie = np.float32(1e-2) * lexical / max(float(lexical.max(initial=0)), 1e-9)
-        order = np.where(named > 0, named + tie, 0)
+        order = scores.copy()
+        order[named] += 1e-2 * lexical[named] / max(float(lexical.max(initial=0)), 1e-9)
         rows = best_rows(order, query.index, query.depth)
-    entities = [_found_entity(name) for name in names[: query.depth]]
-    share = named / max(float(named.max(initial=0)), 1e-9)
-    return Ranking(rows, entities, scores=share, because=because)
+        share = scores / scores.max()
+    return Ranking(rows, entities, scores=share, because=_who(about, rows))
 
 
-def _mentions(view: View, query: Query, entity_id: str, most: int) -> Rows:
+def _who(about: Sequence[tuple[str, Rows]], rows: Rows) -> dict[int, tuple[str, ...]]:
+    """Which of the entities each of some rows mentions."""
+    mentioned: dict[int, tuple[str, ...]] = {}
+    shown = set(rows.tolist())
+    for entity_id, group in about:
+        for row in shown.intersection(group.tolist()):
+            mentioned[row] = (*mentioned.get(row, ()), entity_id)
+    return mentioned
+
+
+def _mentions(query: Query, entity_id: str) -> Rows:
     """The rows in scope that mention an entity, the newest where there are very many."""
-    seqs = view.mentions(entity_id, most)
-    with query.index.lock:
-        rows, within = query.index.rows_of(seqs), query.within()
-        inside = rows if within is None else rows[within[rows]]
-    if len(inside) < len(seqs) == most:  # closed ones must take no places
-        return query.index.rows_of(view.mentioning(entity_id, query.scope, most))
-    return inside
+    node = query.links.known(entity_id)
+    if node is None:  # it came to be since
+        return np.zeros(0, np.int32)
+    return query.index.located(query.links.mentioning([node], MOST_MENTIONS, _in_scope(query))[1])
+
+
+def _in_scope(query: Query) -> Callable[[Numbers], Mask]:
+    """Tells which chunks, by their seqs, are in scope."""
+    within = query.within()
+
+    def allowed(seqs: Numbers) -> Mask:
+        rows = query.index.located(seqs)
+        here: Mask = rows >= 0
+        return here if within is None else here & within[rows]
+
+    return allowed
 
 
 def _said_by(query: Query) -> list[Rows]:
@@ -305,9 +327,8 @@ def _said_by(query: Query) -> list[Rows]:
     within = query.within()
     groups = query.index.names.named(query.names)
     said = [np.isin(source, numbers) | np.isin(speaker, numbers) for numbers in groups]
-    return [
-        np.flatnonzero(each if within is None else each & within).astype(np.int32) for each in said
-    ]
+    rows = [np.flatnonzero(each if within is None else each & within) for each in said]
+    return [each.astype(np.int32) for each in rows if len(each)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +344,7 @@ def _names(view: View, query: Query) -> list[_Named]:
     keys = words.lookup_keys(query.names)
     found = [_named(naming, whole=True) for naming in view.named(keys, query.scope)]
     terms = [term for term in query.terms if not words.is_common(term)]
-    like = view.names_like(terms, query.scope, query.depth) if terms else []
+    like = view.names_like(terms, query.scope) if terms else []
     found += [_named(each, whole=False) for each in like]
     return list({name.entity_id: name for name in reversed(found)}.values())[::-1]
 
@@ -343,7 +364,8 @@ def _found_entity(name: _Named) -> FoundEntity:
 @dataclass(frozen=True, slots=True)
 class _Reached:
     weight: float
-    path: tuple[Node, ...]
+    path: tuple[int, ...]
+    """The nodes that led to it, from a seed on, and it itself."""
 
 
 def graph_lane(view: View, query: Query, seeds: Sequence[Node]) -> Ranking:
@@ -354,117 +376,113 @@ def graph_lane(view: View, query: Query, seeds: Sequence[Node]) -> Ranking:
     that of the ways to it; a way over an entity that many mention says little. A seed counts as
     reached only from a chunk that was found better. No hop is taken once there are enough chunks.
     """
-    order = {seed: rank for rank, seed in enumerate(seeds)}
-    seen: set[Node] = set()
-    frontier = {seed: _Reached(1.0, (seed,)) for seed in seeds}
-    chunks: dict[int, _Reached] = {}
-    entities: dict[str, tuple[Node, ...]] = {}
-    for _ in range(query.hops):
-        frontier = _live(view, query, _step(view, query, frontier, seen, order))
-        seen |= frontier.keys()
-        # Of equal weight the newer chunk, and then the entity that comes first by its id.
-        by_id = sorted(frontier, key=lambda node: (isinstance(node, str), str(node)))
-        by_id.sort(key=lambda node: (frontier[node].weight, _seq(node)), reverse=True)
-        for node in by_id:
-            if isinstance(node, int):
-                chunks[node] = frontier[node]
-            else:
-                entities[node] = frontier[node].path
-        if len(chunks) >= ENOUGH or not frontier:
-            break
-    kinds = view.entities([node[len(ENTITY) :] for node in entities], query.scope)
-    shown = [
-        FoundEntity(node, path) for node, path in entities.items() if node[len(ENTITY) :] in kinds
-    ]
-    return _reached(query, chunks, shown[: query.depth])
-
-
-def _reached(
-    query: Query, chunks: Mapping[int, _Reached], entities: Sequence[FoundEntity]
-) -> Ranking:
-    """The ranking of what the graph has reached, each chunk measured by its weight and its rank."""
     with query.index.lock:
-        rows = query.index.rows_of(list(chunks)[: query.depth])
-        scores = np.zeros(query.index.count, np.float32)
-        found = zip(rows.tolist(), query.index.seqs_of(rows), strict=True)
-        reached = {row: chunks[seq] for row, seq in found}
-    for rank, (row, each) in enumerate(reached.items(), start=1):
-        scores[row] = min(each.weight, 1.0) / math.sqrt(rank)
-    because = {row: each.path for row, each in reached.items()}
-    return Ranking(rows, entities, scores=scores, because=because)
+        nodes = [_node(query, seed) for seed in seeds]
+        order = {node: rank for rank, node in enumerate(nodes) if node is not None}
+        frontier = {node: _Reached(1.0, (node,)) for node in order}
+        reached: dict[int, _Reached] = {}
+        for _ in range(query.hops):
+            frontier = _step(view, query, frontier, reached, order)
+            reached |= frontier
+            if not frontier or sum(node > 0 for node in reached) >= ENOUGH:
+                break
+        return _ranking(view, query, reached)
 
 
-def _seq(node: Node) -> int:
-    return node if isinstance(node, int) else 0
+def _node(query: Query, seed: Node) -> int | None:
+    """A seed as a node; None for an entity that came to be since the links were read."""
+    return seed if isinstance(seed, int) else query.links.known(seed[len(ENTITY) :])
 
 
 def _step(
     view: View,
     query: Query,
-    frontier: dict[Node, _Reached],
-    seen: set[Node],
-    order: dict[Node, int],
-) -> dict[Node, _Reached]:
-    """Every node one hop further, heaviest first and not too many."""
-    reached: dict[Node, _Reached] = {}
-    for node, key, weight in _neighbours(view, query, list(frontier)):
-        so_far = frontier[node]
-        if key not in seen and _may_reach(so_far.path[0], key, order):
-            before = reached.get(key, _Reached(0.0, (*so_far.path, key)))
-            reached[key] = _Reached(before.weight + so_far.weight * weight, before.path)
-    heaviest = sorted(reached, key=lambda key: (-reached[key].weight, str(key)))[:MOST_REACHED]
-    return {key: reached[key] for key in heaviest}
+    frontier: Mapping[int, _Reached],
+    seen: Collection[int],
+    order: Mapping[int, int],
+) -> dict[int, _Reached]:
+    """Live nodes in scope one hop further: the heaviest, of equal weight the newer chunk."""
+    nodes = list(frontier)
+    places, others, weights = _ways(query, np.array(nodes, np.int64), list(frontier.values()))
+    total: dict[int, int] = {}
+    came: dict[int, int] = {}
+    for at, node, weight in zip(places, others, weights, strict=True):
+        if node in order and not _is_found_better(frontier[nodes[at]].path[0], node, order):
+            continue
+        if node in total:
+            total[node] += weight
+        elif node not in seen:
+            total[node], came[node] = weight, nodes[at]
+    heaviest = sorted(((weight, node) for node, weight in total.items()), reverse=True)
+    live = _first_live(view, query, [node for _, node in heaviest])
+    return {
+        node: _Reached(total[node] / EXACT, (*frontier[came[node]].path, node)) for node in live
+    }
 
 
-def _may_reach(origin: Node, key: Node, order: dict[Node, int]) -> bool:
-    if key not in order:
-        return True
-    return isinstance(key, int) and isinstance(origin, int) and order[origin] < order[key]
+def _ways(
+    query: Query, nodes: Numbers, reached: Sequence[_Reached]
+) -> tuple[list[int], list[int], list[int]]:
+    """Every step from some nodes: the place of the one, the other, and what it weighs.
+
+    Weights in whole parts of EXACT: their sums are the same in whatever order.
+    """
+    links, chunks, entities = query.links, np.flatnonzero(nodes > 0), np.flatnonzero(nodes < 0)
+    mentions, mentioned = links.mentioned(nodes[chunks])
+    newest, mentioning = links.mentioning(nodes[entities], ENOUGH, _in_scope(query))
+    common = 2 / (1 + np.log2(1 + np.bincount(newest, minlength=1)))
+    steps, others, weights = links.steps(nodes, query.moment, min(query.fan_out, MOST_STEPS))
+    places = np.concatenate((chunks[mentions], entities[newest], steps))
+    so_far = EXACT * np.array([each.weight for each in reached])
+    weights = np.concatenate((np.ones(len(mentioned)), common[newest], weights)) * so_far[places]
+    ends = np.concatenate((mentioned, mentioning, others))
+    return places.tolist(), ends.tolist(), weights.astype(np.int64).tolist()
 
 
-def _neighbours(
-    view: View, query: Query, nodes: Sequence[Node]
-) -> Iterator[tuple[Node, Node, float]]:
-    """Every step from some nodes: from where, to where, and what it weighs."""
-    ids = view.chunk_ids(node for node in nodes if isinstance(node, int))
-    for seq, entity_id in view.mentioned(ids, query.scope.asof) if ids else ():
-        yield seq, ENTITY + entity_id, 1.0
-    names = {node[len(ENTITY) :]: node for node in nodes if isinstance(node, str)}
-    for name, seqs in _newest(view, query, list(names)).items():
-        for seq in seqs:
-            yield names[name], seq, 2 / (1 + math.log2(1 + len(seqs)))
-    here: dict[str, Node] = {**names, **{chunk_id: seq for seq, chunk_id in ids.items()}}
-    steps = view.steps(list(here), query.at, min(query.fan_out, MOST_STEPS))
-    chunks = view.chunk_seqs([end for _, end, _ in steps if is_chunk_id(end)])
-    for name, end, weight in steps:
-        yield here[name], chunks.get(end, ENTITY + end), weight
+def _is_found_better(origin: int, seed: int, order: Mapping[int, int]) -> bool:
+    """Whether a way from a seed may lead to another: both chunks, and it is the better one."""
+    return origin > 0 and seed > 0 and order[origin] < order[seed]
 
 
-def _newest(view: View, query: Query, names: Sequence[str]) -> dict[str, list[int]]:
-    """The newest chunks in scope that mention each entity."""
-    found: dict[str, list[int]] = {name: [] for name in names}
-    for name, seq in view.newest(names, ENOUGH) if names else ():
-        found[name].append(seq)
-    with query.index.lock:
-        within = query.within()
-        for name, seqs in found.items():
-            rows = query.index.rows_of(seqs)
-            inside = rows if within is None else rows[within[rows]]
-            if len(inside) < len(seqs) == ENOUGH:  # closed ones must take no places
-                found[name] = view.mentioning(name, query.scope, ENOUGH)
-            else:
-                found[name] = query.index.seqs_of(inside)
-    return found
+def _first_live(view: View, query: Query, nodes: Sequence[int]) -> list[int]:
+    """The first nodes that are live and, if they are chunks, in scope."""
+    live: list[int] = []
+    for start in range(0, len(nodes), 3 * MOST_REACHED):
+        some = nodes[start : start + 3 * MOST_REACHED]
+        chunks = [node for node in some if node > 0]
+        here = set(np.array(chunks)[_in_scope(query)(np.array(chunks, np.int64))].tolist())
+        here.update(_live_entities(view, query, [node for node in some if node < 0]))
+        live += [node for node in some if node in here]
+        if len(live) >= MOST_REACHED:
+            break
+    return live[:MOST_REACHED]
 
 
-def _live(view: View, query: Query, reached: dict[Node, _Reached]) -> dict[Node, _Reached]:
-    """Only what is live, and of chunks what is in scope."""
-    with query.index.lock:
-        within = query.within()
-        rows = query.index.rows_of(node for node in reached if isinstance(node, int))
-        rows = rows if within is None else rows[within[rows]]
-        chunks = query.index.seqs_of(rows)
-    names = [node[len(ENTITY) :] for node in reached if isinstance(node, str)]
-    entities = view.entities(names, Scope(asof=query.scope.asof))
-    live: set[Node] = {*chunks, *(ENTITY + entity_id for entity_id in entities)}
-    return {node: each for node, each in reached.items() if node in live}
+def _live_entities(view: View, query: Query, nodes: Sequence[int]) -> list[int]:
+    """Those of the entities that are live, or were at the scope's moment."""
+    if query.scope.asof is None:
+        return [node for node in nodes if query.links.is_live(node)]
+    ids = {query.links.entity_id(node): node for node in nodes}
+    return [ids[each] for each in view.entities(ids, Scope(asof=query.scope.asof))]
+
+
+def _ranking(view: View, query: Query, reached: Mapping[int, _Reached]) -> Ranking:
+    """What the graph has reached, each chunk measured by its weight and its rank."""
+    chunks = [node for node in reached if node > 0][: query.depth]
+    rows = query.index.rows_of(chunks)
+    scores = np.zeros(query.index.count, np.float32)
+    because: dict[int, tuple[Node, ...]] = {}
+    for rank, (row, chunk) in enumerate(zip(rows.tolist(), chunks, strict=True), start=1):
+        scores[row] = min(reached[chunk].weight, 1.0) / math.sqrt(rank)
+        because[row] = _shown(query, reached[chunk].path)
+    ways = [_shown(query, each.path) for node, each in reached.items() if node < 0]
+    entities = [FoundEntity(str(way[-1]), way) for way in ways[: query.depth]]
+    if query.scope.kind is not None:
+        kinds = view.entities([each.key[len(ENTITY) :] for each in entities], query.scope)
+        entities = [each for each in entities if each.key[len(ENTITY) :] in kinds]
+    return Ranking(rows, entities, scores=scores, because=because)
+
+
+def _shown(query: Query, path: Sequence[int]) -> tuple[Node, ...]:
+    """A path as others see it: chunks by seq, entities by "entity:" and id."""
+    return tuple([node if node > 0 else ENTITY + query.links.entity_id(node) for node in path])

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+_NEVER = "10000-01-01T00:00:00.000"  # after the last moment that can be stored
+
 Vectors = NDArray[np.float32]
 """One row per window of a text, each of length 1."""
 
@@ -121,6 +123,17 @@ class IndexRow(NamedTuple):
     valid_until: str | None
 
 
+class LinkedRelation(NamedTuple):
+    """What the links in memory know of one relation; an end that is a chunk is its seq."""
+
+    id: int
+    source: str | int
+    target: str | int
+    weight: float
+    valid_from: str
+    valid_until: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
     seq: int
@@ -220,6 +233,16 @@ class Model:
     dim: int
     unrelated: float
     noise: Noise = ()
+
+
+def milliseconds(moments: Sequence[str | None]) -> NDArray[np.int64]:
+    """Stored times as numbers in the same order; None is after all of them.
+
+    >>> milliseconds(["1970-01-01T00:00:01.500Z"]).tolist()
+    [1500]
+    """
+    read = np.array([moment[:-1] if moment else _NEVER for moment in moments], "M8[ms]")
+    return read.astype(np.int64)
 
 
 def new_chunk_id(now: str) -> str:

@@ -151,6 +151,41 @@ CREATE TABLE postings (
 ) STRICT;
 CREATE INDEX postings_rev ON postings (rev);
 
+-- What was changed of names, mentions and relations, in order, so that every process can mend what it
+-- has of them in memory (links.py). New relations, and the mentions of new chunks, are known without
+-- it. The oldest rows are dropped in time: who is behind them reads everything again.
+CREATE TABLE changes (
+    id   INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL CHECK (kind IN ('chunk', 'entity', 'relation')),
+    what ANY  NOT NULL                               -- the chunk's seq, or the id
+) STRICT;
+CREATE TRIGGER entity_opened AFTER INSERT ON entities BEGIN
+    INSERT INTO changes (kind, what) VALUES ('entity', new.id);
+END;
+CREATE TRIGGER entity_changed AFTER UPDATE OF valid_until ON entities BEGIN
+    INSERT INTO changes (kind, what) VALUES ('entity', new.id);
+END;
+CREATE TRIGGER entity_deleted AFTER DELETE ON entities BEGIN
+    INSERT INTO changes (kind, what) VALUES ('entity', old.id);
+END;
+CREATE TRIGGER entity_named AFTER INSERT ON aliases
+WHEN (SELECT what FROM changes ORDER BY id DESC LIMIT 1) IS NOT new.entity_id BEGIN
+    INSERT INTO changes (kind, what) VALUES ('entity', new.entity_id);
+END;
+CREATE TRIGGER mention_added AFTER INSERT ON mentions
+WHEN EXISTS (SELECT 1 FROM postings WHERE chunk_seq = new.chunk_seq) BEGIN
+    INSERT INTO changes (kind, what) VALUES ('chunk', new.chunk_seq);
+END;
+CREATE TRIGGER mention_deleted AFTER DELETE ON mentions BEGIN
+    INSERT INTO changes (kind, what) VALUES ('chunk', old.chunk_seq);
+END;
+CREATE TRIGGER relation_changed AFTER UPDATE OF valid_from, valid_until ON relations BEGIN
+    INSERT INTO changes (kind, what) VALUES ('relation', new.id);
+END;
+CREATE TRIGGER relation_deleted AFTER DELETE ON relations BEGIN
+    INSERT INTO changes (kind, what) VALUES ('relation', old.id);
+END;
+
 -- Pieces of texts as they stand; rowid is chunks.seq, the text is folded. Closed chunks move to a
 -- table of their own: what was forgotten is in no index that current searches read.
 CREATE VIRTUAL TABLE trigrams USING fts5 (

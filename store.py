@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
@@ -32,6 +32,7 @@ from errors import InvalidInput, NotFound, StoreBusy, StoreError
 from file_check import examine, identity
 from index import Index
 from indexing import Indexed
+from links import Links, Spellings
 from matrix import NOWHERE
 from rows import (
     Change,
@@ -41,6 +42,7 @@ from rows import (
     EntityRow,
     GraphBounds,
     IndexRow,
+    LinkedRelation,
     LogEntry,
     Merge,
     Model,
@@ -61,6 +63,8 @@ CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the hea
 MAPPED = 1 << 30  # bytes of the file that readers see as memory
 LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
 MOST_NAMES = 200  # names with a word that begins with a term, of which the closest are taken
+CLOSEST_NAMES = 32  # of one term
+KEPT_CHANGES = 20_000  # rows of what was changed; who is further behind reads everything again
 MAX_BACKFILL = 1000  # texts searched for a name that is new
 SINCE_EVER = "0001-01-01T00:00:00.000Z"
 
@@ -147,6 +151,39 @@ CONTAINING = {
     for closed in ("", "closed_")
 }
 
+# What the links in memory are made of (links.py), and what of it was changed.
+ENTITY_IDS = "SELECT id, max(valid_until IS NULL) FROM entities GROUP BY id"
+SPELLINGS = "SELECT key FROM aliases"
+EVERY_MENTION = "SELECT entity_id, chunk_seq FROM mentions"
+_END = """
+    iif(
+        r.{0} GLOB 'chunk_[0-9]*',
+        coalesce((SELECT seq FROM chunks WHERE id = r.{0}), r.{0}), r.{0}
+    )
+"""
+_LINKED = f"""
+    SELECT r.id, {_END.format("source_id")}, {_END.format("target_id")}, r.weight,
+        r.valid_from, r.valid_until
+    FROM relations r
+"""
+RELATIONS_SINCE = (
+    _LINKED
+    + """
+    WHERE r.id > :id AND (:past OR r.valid_until IS NULL OR r.valid_until > :now) ORDER BY r.id
+"""
+)
+RELATION = _LINKED + "WHERE r.id = ?"
+LATEST = """
+    SELECT (SELECT coalesce(max(rev), 0) FROM postings), (SELECT coalesce(max(id), 0) FROM changes),
+        (SELECT coalesce(max(id), 0) FROM relations)
+"""
+CHANGES = "SELECT DISTINCT kind, what FROM changes WHERE id > ?"
+OLDEST_CHANGE = "SELECT min(id) FROM changes"
+LAST_CHANGE = "SELECT coalesce(max(id), 0) FROM changes"
+IS_LIVE = "SELECT 1 FROM entities WHERE id = ? AND valid_until IS NULL"
+SPELLED = "SELECT key FROM aliases WHERE entity_id = ?"
+MENTIONED = "SELECT entity_id FROM mentions WHERE chunk_seq = ?"
+
 NAMED = f"""
     SELECT e.id, e.kind, a.key FROM json_each(:keys) k JOIN aliases a ON a.key = k.value
     JOIN entities e ON e.id = a.entity_id
@@ -155,62 +192,22 @@ NAMED = f"""
     ORDER BY length(a.key) DESC, e.importance DESC, e.id
 """
 
-# For each term, in their order, the spellings with a word that begins with it.
+BEGINNING = "SELECT key FROM name_words WHERE word >= ? AND word < ? LIMIT ?"
+
+# Of some spellings, in their order, the entities that they are names of.
 NAMES_LIKE = f"""
-    SELECT e.id, e.kind, a.key
-    FROM (
-        SELECT DISTINCT t.key AS place, w.key AS key FROM json_each(:bounds) t
-        JOIN name_words w ON w.word >= t.value ->> 0 AND w.word < t.value ->> 1 LIMIT :most
-    ) found
-    JOIN aliases a ON a.key = found.key JOIN entities e ON e.id = a.entity_id
+    SELECT e.id, e.kind, a.key FROM json_each(:keys) k JOIN aliases a ON a.key = k.value
+    JOIN entities e ON e.id = a.entity_id
     WHERE a.role <> 'code'
     AND {LIVE_ENTITY} AND (:asof IS NULL OR a.valid_from <= :asof)
     AND (:kind IS NULL OR e.kind = :kind COLLATE NOCASE)
-    ORDER BY found.place, length(a.key), e.importance DESC, e.id LIMIT :limit
-"""
-
-# The newest mentions, of live chunks and of others; and for where that does not do, those in scope.
-MENTIONS = "SELECT chunk_seq FROM mentions WHERE entity_id = ? ORDER BY chunk_seq DESC LIMIT ?"
-MENTIONING = f"""
-    SELECT m.chunk_seq FROM mentions m JOIN chunks c ON c.seq = m.chunk_seq
-    WHERE m.entity_id = :entity_id AND {IN_SCOPE}
-    ORDER BY m.chunk_seq DESC LIMIT :limit
-"""
-
-MENTIONED = f"""
-    SELECT m.chunk_seq, e.id FROM json_each(:seqs) s JOIN mentions m ON m.chunk_seq = s.value
-    JOIN entities e ON e.id = m.entity_id
-    WHERE {LIVE_ENTITY} ORDER BY s.key, e.importance DESC, e.id
+    ORDER BY k.key, e.importance DESC, e.id
 """
 
 EDGE_COLUMNS = """
     r.id, r.source_id, r.target_id, r.relation, r.weight, r.properties_json,
     r.valid_from, r.valid_until, r.evidence_chunk_id
 """
-NODES_AT_ONCE = 10  # that one statement asks for: a call costs more than a look into an index
-
-# For each of some nodes the heaviest steps along relations, each way by its own covering index,
-# and the newest mentions. A node that is not given is NULL, which is equal to nothing.
-_STEPS = f"""
-    SELECT {{0}}, * FROM (
-        SELECT r.{{1}}_id, r.weight FROM relations r
-        WHERE r.{{2}}_id = :node{{0}} AND {LIVE_RELATION}
-        ORDER BY r.weight DESC, r.id LIMIT :limit
-    )
-"""
-_NEWEST = """
-    SELECT {0}, * FROM (
-        SELECT chunk_seq FROM mentions WHERE entity_id = :node{0}
-        ORDER BY chunk_seq DESC LIMIT :limit
-    )
-"""
-STEPS = " UNION ALL ".join(
-    _STEPS.format(at, *ends)
-    for at in range(NODES_AT_ONCE)
-    for ends in (("target", "source"), ("source", "target"))
-)
-NEWEST = " UNION ALL ".join(_NEWEST.format(at) for at in range(NODES_AT_ONCE))
-
 OF_TYPES = "(:types IS NULL OR r.relation IN (SELECT value FROM json_each(:types)))"
 
 # What is one relation away from any of some nodes, each once, by its heaviest relation.
@@ -496,6 +493,10 @@ class View:
 
     def index(self, *, past: bool = False) -> Index:
         """The index in memory, up to date: of live chunks, or of all there ever were."""
+        return self._indexes.current(self._db, past).index
+
+    def held(self, *, past: bool = False) -> "Held":
+        """The index and the links in memory, both as of the same moment."""
         return self._indexes.current(self._db, past)
 
     def term_numbers(self, terms: Sequence[str]) -> list[int | None]:
@@ -530,26 +531,27 @@ class View:
 
     def named(self, keys: Iterable[str], scope: Scope) -> list[Naming]:
         """The entities that one of these keys names, longest name first."""
-        bound = scope.bound() | {"keys": json.dumps(list(keys))}
+        names = self._indexes.spellings(self._db).among(keys)
+        if not names:
+            return []
+        bound = {"asof": scope.asof, "kind": scope.kind, "keys": json.dumps(names)}
         return [Naming(*row) for row in _all(self._db, NAMED, bound)]
 
-    def names_like(self, parts: Iterable[str], scope: Scope, limit: int) -> list[Naming]:
+    def names_like(self, parts: Iterable[str], scope: Scope) -> list[Naming]:
         """The entities with a word in a name that begins with one of the parts, in their order.
 
         Of those with the same part the closest name comes first.
         """
-        bounds = json.dumps([_beginning(part[: words.LONGEST_START]) for part in parts])
-        bound = scope.bound() | {"bounds": bounds, "most": MOST_NAMES, "limit": limit}
+        keys: dict[str, None] = {}
+        for part in parts:
+            bounds = (*_beginning(part[: words.LONGEST_START]), MOST_NAMES)
+            found = sorted({row[0] for row in _all(self._db, BEGINNING, bounds)})
+            found.sort(key=len)
+            keys |= dict.fromkeys(found[:CLOSEST_NAMES])
+        if not keys:
+            return []
+        bound = {"asof": scope.asof, "kind": scope.kind, "keys": json.dumps(list(keys))}
         return [Naming(*row) for row in _all(self._db, NAMES_LIKE, bound)]
-
-    def mentions(self, entity_id: str, limit: int) -> list[int]:
-        """The newest chunks that mention an entity, closed ones among them."""
-        return [row[0] for row in _all(self._db, MENTIONS, (entity_id, limit))]
-
-    def mentioning(self, entity_id: str, scope: Scope, limit: int) -> list[int]:
-        """The newest chunks in scope that mention an entity."""
-        bound = scope.bound() | {"entity_id": entity_id, "limit": limit}
-        return [row[0] for row in _all(self._db, MENTIONING, bound)]
 
     def cosines(self, seqs: Sequence[int], query: Vectors) -> NDArray[np.float32]:
         """The cosine of each chunk's best window with a unit vector, read from the file."""
@@ -562,22 +564,6 @@ class View:
         return best
 
     # -- the graph --
-
-    def mentioned(self, seqs: Iterable[int], asof: str | None) -> list[tuple[int, str]]:
-        """The entities that each chunk mentions."""
-        bound = {"seqs": json.dumps(list(seqs)), "asof": asof}
-        return [(row[0], row[1]) for row in _all(self._db, MENTIONED, bound)]
-
-    def steps(self, nodes: Sequence[str], at: str, limit: int) -> list[tuple[str, str, float]]:
-        """From which of at most ten nodes the heaviest relations that hold at a moment lead where,
-        either way, and what they weigh."""
-        bound = _slots(nodes) | {"at": at, "limit": limit}
-        return [(nodes[row[0]], row[1], row[2]) for row in _all(self._db, STEPS, bound)]
-
-    def newest(self, entity_ids: Sequence[str], limit: int) -> list[tuple[str, int]]:
-        """The newest chunks that mention each of at most ten entities, closed ones among them."""
-        bound = _slots(entity_ids) | {"limit": limit}
-        return [(entity_ids[row[0]], row[1]) for row in _all(self._db, NEWEST, bound)]
 
     def reached(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
         """The live nodes one relation away from any of some, heaviest relation first."""
@@ -604,11 +590,6 @@ class View:
         """The id of each chunk."""
         sql = "SELECT c.seq, c.id FROM json_each(?) i JOIN chunks c ON c.seq = i.value"
         return dict(_all(self._db, sql, (json.dumps(list(seqs)),)))
-
-    def chunk_seqs(self, ids: Iterable[str]) -> dict[str, int]:
-        """The seq of each chunk."""
-        sql = "SELECT c.id, c.seq FROM json_each(?) i JOIN chunks c ON c.id = i.value"
-        return dict(_all(self._db, sql, (json.dumps(list(ids)),)))
 
     def texts(self, seqs: Iterable[int]) -> dict[int, str]:
         """Text with tags and properties of each chunk."""
@@ -734,11 +715,6 @@ def _version(db: apsw.Connection, chunk_id: str) -> dict[str, Any]:
         if version["superseded_by"] is None:
             return version
         chunk_id = version["superseded_by"]
-
-
-def _slots(nodes: Sequence[str]) -> dict[str, Any]:
-    """Nodes as the parameters of a statement that asks for several."""
-    return {f"node{at}": nodes[at] if at < len(nodes) else None for at in range(NODES_AT_ONCE)}
 
 
 def _graph(nodes: Iterable[str], bounds: GraphBounds) -> dict[str, Any]:
@@ -981,11 +957,13 @@ class SqliteStore:
         """Store memories, or find them stored, with all that hangs on them."""
         indexed = [Indexed(chunk.content) for chunk in chunks]
         with self._transaction() as db:
-            now = timestamps.now()
+            writer = self._writer(db, client)
             return [
-                _Writer(db, now, client).put_chunk(chunk, text)
-                for chunk, text in zip(chunks, indexed, strict=True)
+                writer.put_chunk(chunk, text) for chunk, text in zip(chunks, indexed, strict=True)
             ]
+
+    def _writer(self, db: apsw.Connection, client: str) -> "_Writer":
+        return _Writer(db, timestamps.now(), client, self._indexes.spellings(db))
 
     def replace_chunk(
         self, chunk_id: str, change: Change, reason: str, client: str
@@ -996,42 +974,42 @@ class SqliteStore:
         """
         indexed = None if change.content is None else Indexed(change.content)
         with self._transaction() as db:
-            return _Writer(db, timestamps.now(), client).replace(chunk_id, change, indexed, reason)
+            return self._writer(db, client).replace(chunk_id, change, indexed, reason)
 
     def close_chunk(
         self, chunk_id: str, reason: str, cascade: bool, client: str
     ) -> tuple[int, int]:
         """Forget a memory; how many chunks and how many relations were closed."""
         with self._transaction() as db:
-            return _Writer(db, timestamps.now(), client).forget_chunk(chunk_id, reason, cascade)
+            return self._writer(db, client).forget_chunk(chunk_id, reason, cascade)
 
     # -- writing the graph --
 
     def put_relation(self, relation: NewRelation, client: str) -> tuple[int, str]:
         """Store a relation; its id and what was done."""
         with self._transaction() as db:
-            writer = _Writer(db, timestamps.now(), client)
+            writer = self._writer(db, client)
             return writer.put_relation(relation, source="manual", about=writer.now)
 
     def close_entity(
         self, entity_id: str, reason: str, cascade: bool, client: str
     ) -> tuple[int, int]:
         with self._transaction() as db:
-            return _Writer(db, timestamps.now(), client).forget_entity(entity_id, reason, cascade)
+            return self._writer(db, client).forget_entity(entity_id, reason, cascade)
 
     def close_relation(self, relation_id: int, reason: str, client: str) -> int:
         with self._transaction() as db:
-            return _Writer(db, timestamps.now(), client).forget_relation(relation_id, reason)
+            return self._writer(db, client).forget_relation(relation_id, reason)
 
     def merge_entities(self, keep: str, duplicate: str, reason: str, client: str) -> Merge | None:
         """Make two entities one; None where they are already."""
         with self._transaction() as db:
-            return _Writer(db, timestamps.now(), client).merge_entities(keep, duplicate, reason)
+            return self._writer(db, client).merge_entities(keep, duplicate, reason)
 
     def undo_merge(self, audit_id: int, client: str) -> int:
         """Take a merge back; how many were."""
         with self._transaction() as db:
-            return _Writer(db, timestamps.now(), client).undo_merge(audit_id)
+            return self._writer(db, client).undo_merge(audit_id)
 
     # -- vectors --
 
@@ -1137,7 +1115,8 @@ class SqliteStore:
     def trim_logs(self, log_rows: int, audit_rows: int) -> int:
         """Drop the oldest rows beyond these numbers, a thousand at a time; how many."""
         dropped = 0
-        for table, rows in (("recall_log", log_rows), ("audit", audit_rows)):
+        limits = {"recall_log": log_rows, "audit": audit_rows, "changes": KEPT_CHANGES}
+        for table, rows in limits.items():
             count = 1
             while count:
                 with self._transaction() as db:
@@ -1174,25 +1153,51 @@ class SqliteStore:
 # --- The index in memory ---------------------------------------------------------------
 
 
+@dataclass
+class Held:
+    """What a process has of the file in memory, under the index's lock."""
+
+    index: Index
+    links: Links
+    change: int
+    """The last of the changes that the links know of."""
+    relation: int
+    """The last relation that they know of."""
+
+    def behind(self, rev: int, change: int, relation: int) -> bool:
+        """Whether there are later changes than those."""
+        return rev > self.index.rev or change > self.change or relation > self.relation
+
+
 class _Indexes:
     """The indexes in memory of one file: of what is live and, once asked for, of all there was."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[bool, Index] = {}
+        self._held: dict[bool, Held] = {}
+        self._spellings: Spellings | None = None
+        self._change = 0
 
-    def current(self, db: apsw.Connection, past: bool) -> Index:
-        """The index as of the last commit of anybody; whoever holds an older one may go on."""
+    def current(self, db: apsw.Connection, past: bool) -> Held:
+        """What is held, as of the last commit of anybody; whoever has an older one may go on."""
         with self._lock:
-            index = self._held.get(past)
-            if index is None or index.worn():
-                index = self._held[past] = _load_index(db, past)
-            elif _one(db, LAST_REV) > index.rev:
-                _refresh_index(db, index)
-            return index
+            held = self._held.get(past)
+            if held is None or not _refreshed(db, held):
+                held = self._held[past] = _load(db, past)
+            return held
 
-
-LAST_REV = "SELECT coalesce(max(rev), 0) FROM postings"
+    def spellings(self, db: apsw.Connection) -> Spellings:
+        """Which texts are names, as of the last commit of anybody."""
+        with self._lock:
+            last = int(_one(db, LAST_CHANGE))
+            if self._spellings is None or _is_behind(db, self._change):
+                self._spellings = Spellings(row[0] for row in db.execute(SPELLINGS))
+            elif last > self._change:
+                for kind, what in _all(db, CHANGES, (self._change,)):
+                    if kind == "entity":
+                        self._spellings.add(row[0] for row in _all(db, SPELLED, (what,)))
+            self._change = max(self._change, last)
+            return self._spellings
 
 
 @contextmanager
@@ -1209,22 +1214,74 @@ def _reading(db: apsw.Connection) -> Iterator[None]:
             db.execute("COMMIT")
 
 
-def _load_index(db: apsw.Connection, past: bool) -> Index:
+def _load(db: apsw.Connection, past: bool) -> Held:
     with _reading(db):
+        ((rev, change, relation),) = _all(db, LATEST)
         rows = [IndexRow(*row) for row in db.execute(INDEX_ROWS, {"rev": 0, "past": past})]
         index = Index(rows, lambda seqs: _all_vectors(db, seqs), past=past)
-        index.rev = _one(db, LAST_REV)
-        return index
+        index.rev = rev
+        since = {"id": 0, "past": past, "now": timestamps.now()}
+        links = Links(
+            db.execute(ENTITY_IDS),
+            db.execute(EVERY_MENTION),
+            (LinkedRelation(*row) for row in db.execute(RELATIONS_SINCE, since)),
+        )
+        return Held(index, links, change, relation)
 
 
-def _refresh_index(db: apsw.Connection, index: Index) -> None:
-    with _reading(db), index.lock:
-        news = {"rev": index.rev, "past": index.past}
-        for row in (IndexRow(*each) for each in _all(db, INDEX_ROWS, news)):
-            if row.valid_until is None or index.past:
-                index.add(row, _vectors_of(db, row.seq))
-            else:
-                index.drop(row.seq, row.rev)
+def _refreshed(db: apsw.Connection, held: Held) -> bool:
+    """Read what was changed since; False where it is better to read everything anew."""
+    if held.index.worn() or held.links.worn():
+        return False
+    ((rev, change, relation),) = _all(db, LATEST)
+    if not held.behind(rev, change, relation):
+        return True
+    with _reading(db), held.index.lock:
+        if _is_behind(db, held.change):
+            return False
+        ((_, change, relation),) = _all(db, LATEST)
+        seqs = _refresh_index(db, held.index)
+        _refresh_links(db, held, seqs)
+        held.change, held.relation = max(held.change, change), max(held.relation, relation)
+    return not held.links.worn()
+
+
+def _is_behind(db: apsw.Connection, change: int) -> bool:
+    """Whether changes after that one are no longer in the file."""
+    oldest = _one(db, OLDEST_CHANGE)
+    return oldest is not None and oldest > change + 1
+
+
+def _refresh_index(db: apsw.Connection, index: Index) -> list[int]:
+    """Read the changed chunks again; which ones."""
+    news = {"rev": index.rev, "past": index.past}
+    rows = [IndexRow(*each) for each in _all(db, INDEX_ROWS, news)]
+    for row in rows:
+        if row.valid_until is None or index.past:
+            index.add(row, _vectors_of(db, row.seq))
+        else:
+            index.drop(row.seq, row.rev)
+    return [row.seq for row in rows]
+
+
+def _refresh_links(db: apsw.Connection, held: Held, seqs: Iterable[int]) -> None:
+    """Read the mentions of changed chunks, and changed entities and relations, again."""
+    changed: dict[str, set[Any]] = {"chunk": set(seqs), "entity": set(), "relation": set()}
+    for kind, what in _all(db, CHANGES, (held.change,)):
+        changed[kind].add(what)
+    for entity_id in changed["entity"]:
+        held.links.entity(entity_id, bool(_all(db, IS_LIVE, (entity_id,))))
+    for seq in changed["chunk"]:
+        held.links.mention(seq, [row[0] for row in _all(db, MENTIONED, (seq,))])
+    since = {"id": held.relation, "past": held.index.past, "now": timestamps.now()}
+    rows = _all(db, RELATIONS_SINCE, since)
+    for relation_id in changed["relation"]:
+        found = _all(db, RELATION, (relation_id,))
+        rows += found
+        if not found:
+            held.links.drop_relation(relation_id)
+    for row in rows:
+        held.links.relation(LinkedRelation(*row))
 
 
 def _all_vectors(db: apsw.Connection, seqs: NDArray[np.int64]) -> tuple[Vectors, NDArray[np.int32]]:
@@ -1309,7 +1366,44 @@ def _to_postings(db: apsw.Connection) -> None:
     """)
 
 
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_to_postings,)
+def _to_changes(db: apsw.Connection) -> None:
+    """From version 2: changes of names, mentions and relations are written down for links.py."""
+    db.execute("""
+        CREATE TABLE changes (
+            id   INTEGER PRIMARY KEY AUTOINCREMENT,
+            kind TEXT NOT NULL CHECK (kind IN ('chunk', 'entity', 'relation')),
+            what ANY  NOT NULL
+        ) STRICT;
+        CREATE TRIGGER entity_opened AFTER INSERT ON entities BEGIN
+            INSERT INTO changes (kind, what) VALUES ('entity', new.id);
+        END;
+        CREATE TRIGGER entity_changed AFTER UPDATE OF valid_until ON entities BEGIN
+            INSERT INTO changes (kind, what) VALUES ('entity', new.id);
+        END;
+        CREATE TRIGGER entity_deleted AFTER DELETE ON entities BEGIN
+            INSERT INTO changes (kind, what) VALUES ('entity', old.id);
+        END;
+        CREATE TRIGGER entity_named AFTER INSERT ON aliases
+        WHEN (SELECT what FROM changes ORDER BY id DESC LIMIT 1) IS NOT new.entity_id BEGIN
+            INSERT INTO changes (kind, what) VALUES ('entity', new.entity_id);
+        END;
+        CREATE TRIGGER mention_added AFTER INSERT ON mentions
+        WHEN EXISTS (SELECT 1 FROM postings WHERE chunk_seq = new.chunk_seq) BEGIN
+            INSERT INTO changes (kind, what) VALUES ('chunk', new.chunk_seq);
+        END;
+        CREATE TRIGGER mention_deleted AFTER DELETE ON mentions BEGIN
+            INSERT INTO changes (kind, what) VALUES ('chunk', old.chunk_seq);
+        END;
+        CREATE TRIGGER relation_changed AFTER UPDATE OF valid_from, valid_until ON relations BEGIN
+            INSERT INTO changes (kind, what) VALUES ('relation', new.id);
+        END;
+        CREATE TRIGGER relation_deleted AFTER DELETE ON relations BEGIN
+            INSERT INTO changes (kind, what) VALUES ('relation', old.id);
+        END;
+    """)
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_to_postings, _to_changes)
 """Step n brings a file of version n to version n + 1, in the transaction that records it."""
 
 SCHEMA_VERSION = 1 + len(MIGRATIONS)
@@ -1332,7 +1426,7 @@ def migrate(db: apsw.Connection) -> None:
         else:
             for step in MIGRATIONS[version - 1 :]:
                 step(db)
-            _Writer(db, timestamps.now(), "").index_rest()
+            _Writer(db, timestamps.now(), "", Spellings(())).index_rest()
         db.pragma("user_version", SCHEMA_VERSION)
         db.execute("COMMIT")
     except BaseException:
@@ -1347,8 +1441,8 @@ def migrate(db: apsw.Connection) -> None:
 class _Writer:
     """The steps of one transaction: all rows it writes share one moment and one client."""
 
-    def __init__(self, db: apsw.Connection, now: str, client: str) -> None:
-        self._db, self.now, self._client = db, now, client
+    def __init__(self, db: apsw.Connection, now: str, client: str, spellings: Spellings) -> None:
+        self._db, self.now, self._client, self._spellings = db, now, client, spellings
         self._view = View(db, _Indexes())  # sees what this transaction has written
 
     # -- chunks --
@@ -1414,7 +1508,7 @@ class _Writer:
             SELECT DISTINCT a.entity_id FROM json_each(?) k JOIN aliases a ON a.key = k.value
             JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
         """
-        rows = _all(self._db, sql, (json.dumps(list(names)),))
+        rows = _all(self._db, sql, (json.dumps(self._spellings.among(names)),))
         self._mention(seq, [row[0] for row in rows], "found")
 
     def replace(
@@ -1617,6 +1711,7 @@ class _Writer:
             sql = "INSERT OR IGNORE INTO aliases VALUES (?, ?, ?, ?, ?)"
             self._db.execute(sql, (key, entity_id, text, role, min(about, self.now)))
             if self._db.changes():
+                self._spellings.add([key])
                 self._put_name_words(key)
                 self._link_texts(entity_id, key)
 
@@ -1966,7 +2061,7 @@ _TRIM = """
         SELECT id FROM {0} WHERE id <= (SELECT max(id) FROM {0}) - ? ORDER BY id LIMIT 1000
     ) RETURNING id
 """
-TRIM = {table: _TRIM.format(table) for table in ("recall_log", "audit")}
+TRIM = {table: _TRIM.format(table) for table in ("recall_log", "audit", "changes")}
 
 MEND = {
     "orphans": "DELETE FROM vectors WHERE rowid = ?",

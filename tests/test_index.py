@@ -43,7 +43,7 @@ def held(memory: Memory, *, past: bool = False) -> Index:
 def fresh(memory: Memory, *, past: bool = False) -> Index:
     """The index as a process would read it that has just opened the file."""
     with memory._store.view() as view:
-        return store._load_index(view._db, past)
+        return store._load(view._db, past).index
 
 
 def numbers(memory: Memory, query: str) -> list[int | None]:

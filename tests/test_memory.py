@@ -335,7 +335,7 @@ def test_a_lane_that_fails_leaves_the_others_to_answer_and_is_named(
 ) -> None:
     memory.remember("the red boat")
     other = apsw.Connection(str(memory.path))
-    other.execute("DROP TABLE aliases")
+    other.execute("DROP TABLE name_words")
     other.close()
     reply = memory.recall("boat")
     assert [hit["content"] for hit in reply["hits"]] == ["the red boat"]
