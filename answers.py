@@ -2,18 +2,21 @@
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 import words
-from evidence import evidence
+from evidence import WEIGHTS, evidence, of_rows
 from fusion import DIGITS, RANK_DIGITS, ordered, rrf, stock_boost
-from index import Floats
+from index import Floats, Index
 from lanes import ENTITY, FoundEntity, Node, Query, Ranking
+from matrix import NOWHERE
 from postings import Rows
 from results import Hit, Lane
 from rows import ChunkRow, EntityRow
@@ -23,6 +26,7 @@ Scores = NDArray[np.float64]
 
 SEEN = 20  # of each lane, those that may become a seed of the graph
 MOST_ENTITIES = 2  # entity hits beyond top_k
+MOST_BESIDE = 151  # tokens of a hit's keys, numbers and ranks: 600 characters, and a part of one
 LEAST_CONTENT = 20  # tokens below which a shortened memory says too little to be shown
 
 
@@ -42,35 +46,41 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """Every chunk that a lane found, best first, and every entity."""
+    """Every chunk that a lane found, in the order of their rows, and every entity."""
 
     rankings: Mapping[Lane, Ranking]
     fusion: Fusion
     rows: Rows
     scores: Scores
     rrf: Scores
-    pieces: Mapping[str, Floats]
-    """Each piece of evidence; none where the order is that of the ranks."""
+    pieces: Floats | None
+    """The evidence, a piece of evidence.WEIGHTS by rows; None where the ranks decide."""
     entities: Mapping[str, float]
     """The fused score of each entity, best first."""
+
+    def best(self, index: Index, most: int) -> NDArray[np.intp]:
+        """The places of so many rows in the arrays above, best first."""
+        digits = RANK_DIGITS if self.pieces is None else DIGITS
+        return _best(self.scores, self.rows, index, most, digits)
 
 
 def fuse(query: Query, rankings: Mapping[Lane, Ranking], fusion: Fusion) -> Fused:
     """RRF over chunks and over entities, each among their own; then the chunks by evidence."""
     counted = _counted(rankings)
     rows, ranked = _ranked(counted, fusion)
-    pieces = evidence(query, counted, rows) if fusion.by_evidence else {}
-    scores: Scores = np.add.reduce(list(pieces.values()), dtype=np.float64) if pieces else ranked
-    best = ordered(scores, rows, query.index, DIGITS if pieces else RANK_DIGITS)
-    return Fused(
-        counted,
-        fusion,
-        rows[best],
-        scores[best],
-        ranked[best],
-        {name: values[best] for name, values in pieces.items()},
-        _ranked_entities(counted, fusion),
-    )
+    pieces = evidence(query, counted, rows) if fusion.by_evidence else None
+    scores: Scores = ranked if pieces is None else pieces.sum(axis=0, dtype=np.float64)
+    entities = _ranked_entities(counted, fusion)
+    return Fused(counted, fusion, rows, scores, ranked, pieces, entities)
+
+
+def _best(scores: Scores, rows: Rows, index: Index, most: int, digits: int) -> NDArray[np.intp]:
+    """The places of the best rows, in the order that all of them together have."""
+    if len(rows) <= most:
+        return ordered(scores, rows, index, digits)
+    rounded = np.round(scores, digits)
+    among = np.flatnonzero(rounded >= np.partition(rounded, -most)[-most])
+    return among[ordered(scores[among], rows[among], index, digits)[:most]]
 
 
 def _counted(rankings: Mapping[Lane, Ranking]) -> dict[Lane, Ranking]:
@@ -82,15 +92,26 @@ def _counted(rankings: Mapping[Lane, Ranking]) -> dict[Lane, Ranking]:
     }
 
 
-def _ranked(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> tuple[Rows, Scores]:
-    """Every row that a lane found, and its fused score."""
-    lists = [each.rows for each in rankings.values()]
-    rows = np.unique(np.concatenate(lists)) if lists else np.zeros(0, np.int32)
-    scores = np.zeros(len(rows))
-    for lane, each in rankings.items():
-        ranks = np.arange(1, len(each.rows) + 1)
-        scores[np.searchsorted(rows, each.rows)] += fusion.weights[lane] / (fusion.k + ranks)
-    return rows, scores
+def _ranked(
+    rankings: Mapping[Lane, Ranking], fusion: Fusion, depth: int | None = None
+) -> tuple[Rows, Scores]:
+    """Every row among so many of each lane, in ascending order, and its fused score."""
+    lists = {lane: each.rows[:depth] for lane, each in rankings.items() if len(each.rows)}
+    if not lists:
+        return np.zeros(0, np.int32), np.zeros(0)
+    found = np.concatenate(list(lists.values()))
+    gains = np.concatenate(
+        [
+            fusion.weights[lane] / np.arange(fusion.k + 1, fusion.k + 1 + len(rows))
+            for lane, rows in lists.items()
+        ]
+    )
+    order = np.argsort(found, kind="stable")
+    found = found[order]
+    new = np.ones(len(found), np.bool_)
+    new[1:] = found[1:] != found[:-1]
+    first = np.flatnonzero(new)
+    return found[first], np.add.reduceat(gains[order], first)
 
 
 def _ranked_entities(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> dict[str, float]:
@@ -106,8 +127,7 @@ def _ranked_entities(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> dict[s
 
 def seeds(rankings: Mapping[Lane, Ranking], query: Query, fusion: Fusion, most: int) -> list[Node]:
     """What the lanes so far found best: chunks, then entities."""
-    first = {lane: replace(each, rows=each.rows[:SEEN]) for lane, each in rankings.items()}
-    rows, scores = _ranked(first, fusion)
+    rows, scores = _ranked(rankings, fusion, SEEN)
     best = rows[ordered(scores, rows, query.index, RANK_DIGITS)[:most]]
     return [*query.index.seqs_of(best), *list(_ranked_entities(rankings, fusion))[:most]]
 
@@ -120,7 +140,7 @@ def hits(view: View, query: Query, fused: Fused, *, top_k: int, explain: bool) -
     found = _chunks(view, query, fused, top_k, explain=explain)
     entities = [] if query.scope.only_chunks else _entities(view, query, fused, explain=explain)
     for entity in entities:
-        _place(entity, found, by_evidence=bool(fused.pieces))
+        _place(entity, found, by_evidence=fused.pieces is not None)
     return found
 
 
@@ -135,73 +155,104 @@ def _place(entity: Hit, found: list[Hit], *, by_evidence: bool) -> None:
 
 
 def _chunks(view: View, query: Query, fused: Fused, top_k: int, *, explain: bool) -> list[Hit]:
-    seqs = query.index.seqs_of(fused.rows)
-    places = {seq: place for place, seq in enumerate(seqs)}
-    found: list[ChunkRow] = []
-    # What somebody closes meanwhile is passed over.
-    for start in range(0, len(seqs), top_k):
-        found += view.chunks(seqs[start : start + top_k], query.scope)
-        if len(found) >= top_k:
-            break
-    hits = [_hit(row, places[row.seq], query, fused) for row in found[:top_k]]
+    found, places = _shown(view, query, fused, top_k)
+    rows = fused.rows[places]
+    ranks = _ranks(fused, rows)
+    scores, rrf = fused.scores[places].tolist(), fused.rrf[places].tolist()
+    measures = _measures(query, fused, rows)
+    hits = [_hit(*each) for each in zip(found, ranks, scores, rrf, measures, strict=True)]
     if explain:
-        for row, hit in zip(found, hits, strict=False):
-            hit["explain"] = _reasons(view, query, fused, row, places[row.seq])
+        for hit, row, place, lanes in zip(hits, found, places.tolist(), ranks, strict=True):
+            hit["explain"] = _reasons(view, query, fused, row, place, lanes)
     return hits
 
 
-def _hit(row: ChunkRow, place: int, query: Query, fused: Fused) -> Hit:
-    lanes = _ranks(fused, int(fused.rows[place]))
+def _shown(
+    view: View, query: Query, fused: Fused, top_k: int
+) -> tuple[list[ChunkRow], NDArray[np.intp]]:
+    """The best chunks as they are now, and their places among those that were found.
+
+    What somebody closes meanwhile is passed over.
+    """
+    most = top_k
+    while True:
+        places = fused.best(query.index, most)
+        seqs = query.index.seqs_of(fused.rows[places])
+        found = view.chunks(seqs, query.scope)[:top_k]
+        if len(found) == top_k or most >= len(fused.rows):
+            break
+        most *= 2
+    if len(found) < len(places):
+        there = {row.seq for row in found}
+        places = places[[seq in there for seq in seqs]]
+    return found, places
+
+
+def _hit(
+    row: ChunkRow, lanes: dict[Lane, int], score: float, rrf: float, measures: dict[str, float]
+) -> Hit:
     hit: dict[str, Any] = {
         "chunk_id": row.id,
         "content": row.content,
         "source": row.source,
         "timestamp": row.timestamp,
         "importance": row.importance,
-        "method": min(lanes, key=lambda lane: lanes[lane]),
+        "method": min(lanes, key=lanes.__getitem__),
         "lanes": lanes,
-        "score": round(float(fused.scores[place]), 6),
-        "rrf_score": round(float(fused.rrf[place]), 6),
+        "score": round(score, 6),
+        "rrf_score": round(rrf, 6),
+        **measures,
     }
-    return cast("Hit", hit | _measures(query, fused, int(fused.rows[place])))
+    return cast("Hit", hit)
 
 
-def _ranks(fused: Fused, row: int) -> dict[Lane, int]:
-    """The rank of a row in each lane that found it, from 1."""
-    return {
-        lane: int(at[0]) + 1
-        for lane, ranking in fused.rankings.items()
-        if len(at := np.flatnonzero(ranking.rows == row))
-    }
+def _ranks(fused: Fused, rows: Rows) -> list[dict[Lane, int]]:
+    """For each of some rows its rank in each lane that found it, from 1."""
+    found = np.concatenate([each.rows for each in fused.rankings.values()])
+    starts = list(accumulate((len(each.rows) for each in fused.rankings.values()), initial=0))
+    lanes = list(fused.rankings)
+    ranks: list[dict[Lane, int]] = [{} for _ in range(len(rows))]
+    for place in np.flatnonzero(rows[:, None] == found).tolist():
+        hit, at = divmod(place, len(found))
+        lane = bisect_right(starts, at) - 1
+        ranks[hit][lanes[lane]] = at - starts[lane] + 1
+    return ranks
 
 
-def _measures(query: Query, fused: Fused, row: int) -> dict[str, float]:
+def _measures(query: Query, fused: Fused, rows: Rows) -> list[dict[str, float]]:
     """Cosine and distance, where there is a vector, and how much of the query the words make up."""
-    found = {}
+    with query.index.lock:
+        share = of_rows(query.lexical.share, rows.astype(np.intp), query.index).tolist()
     vector = fused.rankings.get("vector")
-    if vector and vector.meaning is not None and row < len(vector.meaning.cosine):
-        cosine = float(vector.meaning.cosine[row])
-        if cosine >= -1.001:
+    if vector is None or vector.meaning is None:
+        return [{"match": round(match, 3)} for match in share]
+    found: list[dict[str, float]] = []
+    known = vector.meaning.cosine
+    for row, match in zip(rows.tolist(), share, strict=True):
+        measures = {}
+        if row < len(known) and (cosine := float(known[row])) > NOWHERE:
             # For vectors of length 1, distance squared is 2 - 2 cosine.
             distance = max(0.0, 2 - 2 * cosine) ** 0.5
-            found = {"similarity": round(cosine, 4), "distance": round(distance, 4)}
-    share = query.lexical.share
-    return found | {"match": round(float(share[row]), 3) if row < len(share) else 0.0}
+            measures = {"similarity": round(cosine, 4), "distance": round(distance, 4)}
+        found.append(measures | {"match": round(match, 3)})
+    return found
 
 
-def _reasons(view: View, query: Query, fused: Fused, row: ChunkRow, place: int) -> dict[str, Any]:
+def _reasons(
+    view: View, query: Query, fused: Fused, row: ChunkRow, place: int, lanes: Mapping[Lane, int]
+) -> dict[str, Any]:
     """For each lane its rank, what that adds, and why; and each piece of evidence."""
     at = int(fused.rows[place])
     reasons: dict[str, Any] = {}
-    for lane, rank in _ranks(fused, at).items():
+    for lane, rank in lanes.items():
         because = [
             *_words(query, row, lane),
             *_named(view, fused.rankings[lane].because.get(at, ())),
         ]
         reasons[lane] = _reason(fused.fusion.weights[lane], rank, because, fused.fusion)
-    if fused.pieces:
-        values = {name: round(float(piece[place]), 3) for name, piece in fused.pieces.items()}
-        reasons["evidence"] = {name: value for name, value in values.items() if value}
+    if fused.pieces is not None:
+        values = zip(WEIGHTS, fused.pieces[:, place].tolist(), strict=True)
+        reasons["evidence"] = {name: round(value, 3) for name, value in values if round(value, 3)}
     return reasons
 
 
@@ -227,12 +278,16 @@ def _named(view: View, because: Sequence[Node]) -> list[str]:
 
 
 def _entities(view: View, query: Query, fused: Fused, *, explain: bool) -> list[Hit]:
-    keys = list(fused.entities)
-    rows = view.entities([key[len(ENTITY) :] for key in keys], query.scope)
-    shown = [key for key in keys if key[len(ENTITY) :] in rows][:MOST_ENTITIES]
-    return [
-        _entity_hit(view, rows[key[len(ENTITY) :]], key, fused, explain=explain) for key in shown
-    ]
+    keys, found = list(fused.entities), list[Hit]()
+    for start in range(0, len(keys), MOST_ENTITIES):
+        some = keys[start : start + MOST_ENTITIES]
+        rows = view.entities([key[len(ENTITY) :] for key in some], query.scope)
+        for key in some:
+            if row := rows.get(key[len(ENTITY) :]):
+                found.append(_entity_hit(view, row, key, fused, explain=explain))
+        if len(found) >= MOST_ENTITIES:
+            break
+    return found[:MOST_ENTITIES]
 
 
 def _entity_hit(view: View, row: EntityRow, key: str, fused: Fused, *, explain: bool) -> Hit:
@@ -273,7 +328,7 @@ def fit(found: Sequence[Hit], max_tokens: int, query: str) -> list[Hit]:
 
     Counts the JSON that is sent; 0 means no limit. The first hit is always there.
     """
-    if not max_tokens:
+    if not max_tokens or _surely_fit(found, max_tokens):
         return list(found)
     kept: list[Hit] = []
     left = max_tokens
@@ -289,8 +344,21 @@ def fit(found: Sequence[Hit], max_tokens: int, query: str) -> list[Hit]:
     return kept
 
 
+_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _surely_fit(found: Sequence[Hit], max_tokens: int) -> bool:
+    """Whether the hits fit by their texts and the most that all else may be: numbers take long."""
+    if any("explain" in hit for hit in found):
+        return False
+    texts = _json([each for hit in found for each in hit.values() if isinstance(each, str)])
+    left = max_tokens - MOST_BESIDE * len(found)
+    # No character is more than one token, and those are sooner counted.
+    return len(texts) <= left or words.tokens(texts) <= left
+
+
 def _cost(hit: Hit) -> int:
-    return words.tokens(json.dumps(hit, ensure_ascii=False))
+    return words.tokens(_json(hit))
 
 
 def _shortened(hit: Hit, room: int, query: str) -> Hit:

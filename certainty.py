@@ -8,11 +8,13 @@ query's weight they make up. Both are added up for each memory that was found; w
 the best one is certain, the hits are called weak (docs/BENCHMARKS.md has the measurements).
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 import words
+from evidence import of_rows
 from index import Floats
 from lanes import ENTITY, MOST_NAMES, Query, Ranking, above_noise, dated
 from matrix import NOWHERE
@@ -27,21 +29,38 @@ WORDS_ALONE = 0.9  # deviations of words that are certain where there are no vec
 
 
 def is_known(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> bool:
-    """Whether any of the rows that were found says enough to be an answer."""
+    """Whether any of the rows that were found, in ascending order, says enough to be an answer."""
     if not len(rows):
         return False
     with query.index.lock:
-        told = _shares(query, rankings, rows) / SHARE + DATE * dated(query, rows)
-        vector = rankings.get("vector")
-        if vector is None or vector.meaning is None or not query.noise:
-            return bool(told.max() >= WORDS_ALONE)
-        cosine = np.append(vector.meaning.cosine, np.float32(NOWHERE))
-        rows = np.minimum(rows, len(cosine) - 1)  # what has come since has no cosine yet
-        near = np.where(cosine[rows] > NOWHERE, above_noise(query, cosine, rows), 0)
-        foreign = query.unspaced(rows) != words.is_unspaced(query.text)
-        told = np.maximum(told, np.where(foreign, FOREIGN, 0))
-        chance = np.sqrt(2 * np.log(max(_size(query), 2)))
-        return bool((near + told).max() - chance >= CERTAIN)
+        share = of_rows(query.lexical.share, rows.astype(np.intp), query.index)
+        near, least_told, certain = _meaning(query, rankings, rows)
+        times = DATE * dated(query, rows) if query.spans else np.float32(0)
+        for others in (None, _pieces, _names):  # each takes longer to find out, and only adds
+            if others:
+                _raise(share, rows, others(query, rankings))
+            told = np.maximum(share / SHARE + times, least_told)
+            if (near + told).max() >= certain:
+                return True
+    return False
+
+
+def _meaning(
+    query: Query, rankings: Mapping[Lane, Ranking], rows: Rows
+) -> tuple[Floats, Floats, float]:
+    """Deviations by each row's vector, the least that is allowed for its words, and how many are
+    certain in all."""
+    vector, index = rankings.get("vector"), query.index
+    if vector is None or vector.meaning is None or not query.noise:
+        nothing = np.zeros(1, np.float32)
+        return nothing, nothing, WORDS_ALONE
+    cosine = vector.meaning.cosine
+    if len(cosine) < index.count:  # what has come since has no cosine yet
+        cosine = np.append(cosine, np.full(index.count - len(cosine), NOWHERE, np.float32))
+    near = np.where(cosine[rows] > NOWHERE, above_noise(query, cosine, rows), np.float32(0))
+    foreign = query.unspaced(rows) != words.is_unspaced(query.text)
+    chance = math.sqrt(2 * math.log(max(_size(query), 2)))
+    return near, np.float32(FOREIGN) * foreign, CERTAIN + chance
 
 
 def _size(query: Query) -> int:
@@ -50,13 +69,14 @@ def _size(query: Query) -> int:
     return query.index.count if within is None else int(np.count_nonzero(within))
 
 
-def _shares(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> Floats:
-    """What part of the query each row has: in words, in pieces of words, or by being about it."""
-    share = query.lexical.share
-    found: Floats = np.append(share, np.float32(0))[np.minimum(rows, len(share))]
-    others = _pieces(query, rankings) | _names(query, rankings)
-    beside = np.array([others.get(row, 0.0) for row in rows.tolist()], np.float32)
-    return np.maximum(found, beside)
+def _raise(share: Floats, rows: Rows, others: Mapping[int, float]) -> None:
+    """Let some of the rows have a higher share of the query, where they are among all rows."""
+    given = np.fromiter(others, np.int32, len(others))
+    values = np.fromiter(others.values(), np.float32, len(others))
+    places = np.minimum(np.searchsorted(rows, given), len(rows) - 1)
+    there = rows[places] == given
+    places = places[there]
+    share[places] = np.maximum(share[places], values[there])
 
 
 def _pieces(query: Query, rankings: Mapping[Lane, Ranking]) -> dict[int, float]:
@@ -76,7 +96,8 @@ def _names(query: Query, rankings: Mapping[Lane, Ranking]) -> dict[int, float]:
         each.key.removeprefix(ENTITY): asked.intersection(words.stems(words.index_terms(each.name)))
         for each in entity.entities[:MOST_NAMES]
     }
-    return {
-        row: len(set().union(*(named.get(str(name), ()) for name in names))) / max(len(asked), 1)
-        for row, names in entity.because.items()
+    parts = {  # many rows are about the same ones
+        names: len(set().union(*(named.get(str(name), ()) for name in names))) / max(len(asked), 1)
+        for names in set(entity.because.values())
     }
+    return {row: parts[names] for row, names in entity.because.items()}

@@ -98,6 +98,11 @@ def _flag(value: Any) -> bool:
     return words[str(value).lower()]
 
 
+def _auto_or_flag(value: Any) -> str:
+    """`auto`, `on` or `off`."""
+    return "auto" if str(value).lower() == "auto" else "on" if _flag(value) else "off"
+
+
 def _whole(low: int, high: int) -> tuple[Callable[[Any], int], str]:
     def parse(value: Any) -> int:
         if isinstance(value, bool) or not low <= int(str(value)) <= high:
@@ -174,7 +179,9 @@ class Config:
     recall_lanes: tuple[str, ...] = _setting(
         "recall.lanes", LANES, _lanes, "a list of " + ", ".join(LANES)
     )
-    recall_concurrent: bool = _setting("recall.concurrent", True, _flag, "true or false")
+    recall_concurrent: str = _setting(
+        "recall.concurrent", "auto", _auto_or_flag, "auto, true or false"
+    )
     recall_rrf_k: int = _setting("recall.rrf_k", 60, *_whole(1, 1000))
     recall_lane_depth: int = _setting("recall.lane_depth", 200, *_whole(1, 1000))
     recall_vector_weight: float = _setting("recall.vector_weight", 1.0, *_number(0, 10))

@@ -36,15 +36,15 @@ class Span:
     words: str
 
 
-def named(query: str, now: str, home: tzinfo, years: tuple[int, int]) -> list[Span]:
+def named(query: str, now: str, home: tzinfo, years: Callable[[], tuple[int, int]]) -> list[Span]:
     """The spans that a query names, in the order of time; `now` is in the stored form.
 
-    Days are those of `home`. `years` are the first and the last one that have memories: a date
-    without a year means that date in each of them.
+    Days are those of `home`. `years` gives the first and the last one that have memories, and is
+    asked only where there may be a date: one without a year means that date in each of them.
 
     >>> from datetime import timezone
     >>> now = "2024-06-05T12:00:00.000Z"
-    >>> for span in named("上周五 or 4 May?", now, timezone.utc, (2023, 2024)):
+    >>> for span in named("上周五 or 4 May?", now, timezone.utc, lambda: (2023, 2024)):
     ...     print(span.start[:10], span.end[:10], span.unit, span.words)
     2023-05-04 2023-05-05 day 4 may
     2024-05-04 2024-05-05 day 4 may
@@ -52,9 +52,9 @@ def named(query: str, now: str, home: tzinfo, years: tuple[int, int]) -> list[Sp
     """
     text = " ".join(fold(query).split())
     rest = text.translate(_SIMPLIFIED)  # character for character, so that places stay the same
-    if not _CLUE.search(rest):
+    if not _has_clue(rest):
         return []
-    first, last = years
+    first, last = years()
     latest = range(last, max(first, last - MAX_YEARS + 1) - 1, -1)
     spans: dict[tuple[str, str], Span] = {}
     for days, words in _readings(text, rest, _Asked(_today(now, home), latest)):
@@ -484,6 +484,25 @@ _CLUE = re.compile(
 
 "May" and "march" before another word count only after a word that makes months of them.
 """
+
+
+_SIGN = re.compile("[0-9月年前近去周期拜今昨明后上这本下]")
+_WORD = re.compile("[a-z]+")
+_CLUE_WORDS = frozenset(
+    """
+    jan january feb february mar march apr april may jun june jul july aug august sep sept
+    september oct october nov november dec december monday tuesday wednesday thursday friday
+    saturday sunday mon tue tues wed thu thur thurs fri yesterday today tonight tomorrow ago
+    weekend last past previous this next
+    """.split()  # noqa: SIM905 - a table of words reads better than a list of strings
+)
+"""Every clue has a sign or one of these words, which are sooner looked for than `_CLUE`."""
+
+
+def _has_clue(text: str) -> bool:
+    if not _SIGN.search(text) and _CLUE_WORDS.isdisjoint(_WORD.findall(text)):
+        return False
+    return _CLUE.search(text) is not None
 
 
 def _readings(text: str, rest: str, asked: _Asked) -> Iterator[tuple[_Days, str]]:

@@ -8,81 +8,98 @@ weights that hold for English and Chinese and for every model (docs/BENCHMARKS.m
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 import words
-from index import QUESTION, TELLS_TIME, Floats
+from index import QUESTION, TELLS_TIME, Floats, Index, Mask
 from lanes import Query, Ranking, dated
 from postings import Rows
 from results import Lane
 
+Places = NDArray[np.intp]
+"""Rows as numpy takes them fastest."""
+
 WEIGHTS = {
     "words": 4.0,
     "own_words": 0.3,
-    "meaning": 0.5,
     "session_words": 1.0,
+    "answer": 1.5,
+    "date": 3.0,
+    "meaning": 0.5,
     "session_meaning": 1.0,
     "named": 2.0,
-    "date": 3.0,
-    "answer": 1.5,
-    "when": 2.0,
+    "linked": 2.0,
     "length": 1.5,
     "question": -0.5,
-    "linked": 2.0,
+    "when": 2.0,
 }
 """What a full measure of each piece of evidence counts; a question is seldom an answer."""
 
+_OF_MOST = 4  # the first ones are measured by the highest of them
+_COUNTS = np.array(list(WEIGHTS.values()), np.float32)[:, None]
 
-def evidence(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> dict[str, Floats]:
-    """Each piece of evidence for some rows, weighted: float32, one number a row."""
-    with query.index.lock:
-        found: dict[str, Floats] = {}
+
+def evidence(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> Floats:
+    """Each piece of evidence for some rows, weighted: float32, a piece of WEIGHTS by rows.
+
+    What no lane has measured is 0.
+    """
+    pieces = np.zeros((len(WEIGHTS), len(rows)), np.float32)
+    named = dict(zip(WEIGHTS, pieces, strict=True))
+    index, places = query.index, rows.astype(np.intp)
+    with index.lock:
         if (meta := rankings.get("meta")) and meta.scores is not None:
-            found |= _of_words(query, meta.scores, rows)
+            named["words"][:] = of_rows(meta.scores, places, index)
+            _put_words(named, query, places)
+            named["session_words"][:] = index.threads(query.numbers, rows, _population(query))
+            if query.spans:
+                named["date"][:] = dated(query, rows)
         if (vector := rankings.get("vector")) and vector.meaning is not None:
             standard = vector.meaning.standard
-            found["meaning"] = _at(standard, rows)
-            found["session_meaning"] = query.index.best_of_thread(standard, rows)
-        if (entity := rankings.get("entity")) and entity.scores is not None:
-            found["named"] = _at(entity.scores, rows)
-        if (graph := rankings.get("graph")) and graph.scores is not None:
-            found["linked"] = _at(graph.scores, rows)
-        found |= _of_text(query, rows)
-        return {name: np.float32(WEIGHTS[name]) * values for name, values in found.items()}
+            named["meaning"][:] = of_rows(standard, places, index)
+            named["session_meaning"][:] = index.best_of_thread(standard, rows)
+        for lane, piece in _MEASURES.items():
+            if (other := rankings.get(lane)) and other.scores is not None:
+                named[piece][:] = of_rows(other.scores, places, index)
+        _put_text(named, query, places)
+    pieces[:_OF_MOST] /= pieces[:_OF_MOST].max(axis=1, initial=1e-9, keepdims=True)
+    pieces *= _COUNTS
+    return pieces
 
 
-def _of_words(query: Query, scores: Floats, rows: Rows) -> dict[str, Floats]:
-    """The words with its neighbours' and without, the session's, and a question's just before."""
-    index = query.index
-    population = index.population(query.scope.asof)
-    before = index.field("before")[rows]
-    asked = (before >= 0) & (index.field("flags")[before] & QUESTION > 0)
-    return {
-        "words": _of_most(_at(scores, rows)),
-        "own_words": _of_most(_at(query.lexical.own, rows)),
-        "session_words": _of_most(index.threads(query.numbers, rows, population)),
-        "answer": _of_most(np.where(asked, _at(query.lexical.own, before), 0)),
-        "date": dated(query, rows),
-    }
+_MEASURES: dict[Lane, str] = {"entity": "named", "graph": "linked"}
 
 
-def _of_text(query: Query, rows: Rows) -> dict[str, Floats]:
+def _population(query: Query) -> Mask | None:
+    return query.index.population(query.scope.asof)
+
+
+def _put_words(named: dict[str, Floats], query: Query, rows: Places) -> None:
+    """Its own words alone, and those of a question just before."""
+    index, own = query.index, query.lexical.own
+    before = index.field("before").take(rows).astype(np.intp)
+    named["own_words"][:] = of_rows(own, rows, index)
+    # What stands before the first of a session is row -1, which has the flags of some other row.
+    asked = index.field("flags")[before] & QUESTION
+    asked[before < 0] = 0
+    np.multiply(of_rows(own, before, index), asked, out=named["answer"])
+
+
+def _put_text(named: dict[str, Floats], query: Query, rows: Places) -> None:
     """What the text is like: whether it says much, asks itself, and says when if that is asked."""
-    index, flags = query.index, query.index.field("flags")[rows]
-    length = index.field("length")[rows] / np.float32(max(index.median_length, 1.0))
-    found = {"length": np.minimum(length, 1).astype(np.float32)}
-    found["question"] = (flags & QUESTION > 0).astype(np.float32)
+    index, flags = query.index, query.index.field("flags").take(rows)
+    length = index.field("length").take(rows)
+    np.minimum(length / np.float32(max(index.median_length, 1.0)), 1, out=named["length"])
+    named["question"][:] = flags & QUESTION
     if words.asks_when(query.text):
-        found["when"] = (flags & TELLS_TIME > 0).astype(np.float32)
-    return found
+        named["when"][:] = (flags & TELLS_TIME) // TELLS_TIME
 
 
-def _at(values: Floats, rows: Rows) -> Floats:
+def of_rows(values: Floats, rows: Places, index: Index) -> Floats:
     """The values of some rows; 0 for what has come since they were computed."""
-    padded = np.append(values, np.float32(0))
-    return padded[np.minimum(rows, len(values))]
-
-
-def _of_most(values: Floats) -> Floats:
-    """The values as parts of the highest of them."""
-    found: Floats = (values / max(float(values.max(initial=0)), 1e-9)).astype(np.float32)
+    if len(values) >= index.count:
+        return values.take(rows)
+    inside = (rows >= 0) & (rows < len(values))
+    found = np.zeros(len(rows), np.float32)
+    found[inside] = values[rows[inside]]
     return found

@@ -91,6 +91,7 @@ ALONE: dict[Lane, Callable[[View, Query], Ranking]] = {
 """The lanes that start from the query; graph starts from what they found."""
 
 READER_SETS = 4
+MOST_IN_TURN = 50_000  # memories; of more the lanes gain by threads what handing over costs
 INLINE_CHARACTERS = 4000  # a longer text gets its vectors after the answer
 FILL_FIRST = 64  # waiting chunks that a recall embeds before it answers
 SIMILAR = 3
@@ -558,7 +559,7 @@ class Memory:
             view = views["graph"]
             with view.reading():
                 query = self._query(view, read, asked, vector)
-            rankings, notices = self._rank(views, query, read["strategy"])
+                rankings, notices = self._rank(views, query, read["strategy"])
             fused = answers.fuse(query, rankings, fusion)
             with view.reading():  # anew: what was changed meanwhile is shown as it is now
                 found = answers.hits(
@@ -593,7 +594,7 @@ class Memory:
 
     def _spans(self, query: str, now: str, index: Index) -> list[dates.Span]:
         """The times that a query names, seen from a moment."""
-        return dates.named(query, now, self._zone, index.years())
+        return dates.named(query, now, self._zone, index.years)
 
     def _rank(
         self, views: Mapping[str, View], query: Query, strategy: str
@@ -628,7 +629,8 @@ class Memory:
     def _run(
         self, views: Mapping[str, View], query: Query, lanes: Sequence[Lane]
     ) -> dict[Lane, Ranking | Exception]:
-        if not self.config.recall_concurrent:
+        """Each lane's outcome: one after another on one connection, or each on its own."""
+        if not self._side_by_side(query.index):
             return {lane: _attempt(lane, ALONE[lane], views["graph"], query) for lane in lanes}
         running = {
             lane: self._pool.submit(_attempt, lane, ALONE[lane], views[lane], query)
@@ -637,14 +639,18 @@ class Memory:
         first = {lane: _attempt(lane, ALONE[lane], views[lane], query) for lane in lanes[:1]}
         return {**first, **{lane: future.result() for lane, future in running.items()}}
 
+    def _side_by_side(self, index: Index) -> bool:
+        setting = self.config.recall_concurrent
+        return setting == "on" or (setting == "auto" and index.size > MOST_IN_TURN)
+
     def _query_vector(self, text: str) -> Vectors | None:
         """The vector of a query; memories that wait for theirs get them first, as time allows."""
         deadline = time.monotonic() + self.config.embedder_wait_seconds
-        model = self._model(max(0.0, deadline - time.monotonic()))
+        model = self._model(self.config.embedder_wait_seconds)
         if model is None:
             return None
         # More than these would not be done in time.
-        if 0 < self._pending_count() <= FILL_FIRST and not self._store.read_only:
+        if not self._store.read_only and 0 < self._pending_count() <= FILL_FIRST:
             self._fill(model, deadline, longest=INLINE_CHARACTERS)
         return self._models.query_vector(model, text)
 

@@ -12,9 +12,10 @@ closed, so current searches never see them and questions about the past still do
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
@@ -232,11 +233,13 @@ BETWEEN = f"""
     ORDER BY r.weight DESC, r.id
 """
 
-_CHUNKS = f"""
+_CHUNK = """
     SELECT c.seq, c.id, c.content, c.source, c.timestamp, c.importance
-    FROM json_each(:keys) i JOIN chunks c ON c.{{0}} = i.value WHERE {IN_SCOPE}
+    FROM chunks c WHERE c.{0} = {1}
 """
-CHUNKS_BY_ID, CHUNKS_BY_SEQ = _CHUNKS.format("id"), _CHUNKS.format("seq")
+# Most are asked for where every live chunk is in scope, and that is quicker found out.
+LIVE_CHUNK_BY = {name: _CHUNK.format(name, "? AND c.valid_until IS NULL") for name in ("id", "seq")}
+CHUNK_IN_SCOPE_BY = {name: _CHUNK.format(name, f":key AND {IN_SCOPE}") for name in ("id", "seq")}
 
 TEXTS = """
     SELECT s.seq, s.content || char(10) || s.metadata
@@ -473,7 +476,7 @@ INSERT_LOG = """
     INSERT INTO recall_log (
         query, strategy, results_json, recall_details_json, graph_hops, latency_ms, client,
         created_at
-    ) VALUES (:query, :strategy, :results, :details, :graph_hops, :latency_ms, :client, :created_at)
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 # --- Reading ---------------------------------------------------------------------------
@@ -575,16 +578,18 @@ class View:
 
     # -- rows --
 
-    def chunks(self, keys: Iterable[str | int], scope: Scope) -> list[ChunkRow]:
-        """Those of the chunks, meant by id or by seq, that are in scope, in the order asked for."""
+    def chunks(self, keys: Iterable[str] | Iterable[int], scope: Scope) -> list[ChunkRow]:
+        """Those of the chunks, meant by ids or by seqs, that are in scope, in the order given."""
         wanted = list(keys)
-        by_id = [key for key in wanted if isinstance(key, str)]
-        by_seq = [key for key in wanted if isinstance(key, int)]
-        found: dict[str | int, ChunkRow] = {}
-        for sql, some in ((CHUNKS_BY_ID, by_id), (CHUNKS_BY_SEQ, by_seq)):
-            for row in _all(self._db, sql, scope.bound() | {"keys": json.dumps(some)}):
-                found[row[1 if some is by_id else 0]] = ChunkRow(*row)
-        return [found[key] for key in wanted if key in found]
+        name = "id" if wanted and isinstance(wanted[0], str) else "seq"
+        if scope.current:
+            found = self._db.executemany(LIVE_CHUNK_BY[name], [(key,) for key in wanted])
+        else:
+            bound = scope.bound()
+            found = self._db.executemany(
+                CHUNK_IN_SCOPE_BY[name], [bound | {"key": key} for key in wanted]
+            )
+        return [ChunkRow(*row) for row in found]
 
     def chunk_ids(self, seqs: Iterable[int]) -> dict[int, str]:
         """The id of each chunk."""
@@ -1075,15 +1080,9 @@ class SqliteStore:
                 self._log_db = self._connect()
         db = self._log_db
         with self._begun(db):
-            for entry in entries:
-                bound = asdict(entry) | {
-                    "results": json.dumps(entry.results),
-                    "details": json.dumps(entry.details, ensure_ascii=False),
-                }
-                db.execute(INSERT_LOG, bound)
-                entities = [key[7:] for key in entry.results if key.startswith("entity:")]
-                for sql, ids in ((COUNT_CHUNKS, entry.results), (COUNT_ENTITIES, entities)):
-                    db.execute(sql, (entry.created_at, json.dumps(ids)))
+            db.executemany(INSERT_LOG, map(_log_row, entries))
+            for sql, prefix in ((COUNT_CHUNKS, ""), (COUNT_ENTITIES, "entity:")):
+                db.executemany(sql, _recalled(entries, prefix))
 
     # -- upkeep --
 
@@ -2139,7 +2138,33 @@ COUNTS = {
 }
 
 _COUNTED = """
-    UPDATE {0} SET recall_count = recall_count + 1, last_recalled = ?
-    WHERE id IN (SELECT value FROM json_each(?)) AND valid_until IS NULL
+    UPDATE {0} SET recall_count = recall_count + ?, last_recalled = ?
+    WHERE id = ? AND valid_until IS NULL
 """
 COUNT_CHUNKS, COUNT_ENTITIES = _COUNTED.format("chunks"), _COUNTED.format("entities")
+
+
+def _log_row(entry: LogEntry) -> tuple[Any, ...]:
+    """What INSERT_LOG takes."""
+    return (
+        entry.query,
+        entry.strategy,
+        json.dumps(entry.results),
+        json.dumps(entry.details, ensure_ascii=False),
+        entry.graph_hops,
+        entry.latency_ms,
+        entry.client,
+        entry.created_at,
+    )
+
+
+def _recalled(entries: Sequence[LogEntry], prefix: str) -> list[tuple[int, str, str]]:
+    """How often, and when last, each row was returned whose key in the results has the prefix."""
+    times = [
+        (key.removeprefix(prefix), entry.created_at)
+        for entry in entries
+        for key in entry.results
+        if key.startswith("entity:") == bool(prefix)
+    ]
+    counts, last = Counter(key for key, _ in times), dict(times)
+    return [(counts[key], last[key], key) for key in sorted(counts)]

@@ -119,7 +119,7 @@ GOOD: dict[str, tuple[str, Any]] = {
     "server.allow_remote": ("true", True),
     "auth.token_file": ('"/srv/token"', Path("/srv/token")),
     "recall.lanes": ('["meta", "vector"]', ("vector", "meta")),
-    "recall.concurrent": ("false", False),
+    "recall.concurrent": ("false", "off"),
     "recall.rrf_k": ("10", 10),
     "recall.lane_depth": ("40", 40),
     "recall.vector_weight": ("0.5", 0.5),
@@ -154,6 +154,18 @@ GOOD: dict[str, tuple[str, Any]] = {
 def test_a_flag_may_be_said_in_words_and_false_is_false(home: Path, word: str, flag: bool) -> None:
     assert load(home, env={"MNELO_MEMORY_DEBUG": word}).debug is flag
     assert load(home, f'debug = "{word}"').debug is flag
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [("true", "on"), ("ON", "on"), ("0", "off"), ("off", "off"), ("Auto", "auto")],
+)
+def test_whether_lanes_run_at_once_is_a_flag_or_auto(home: Path, value: str, read: str) -> None:
+    env = {"MNELO_MEMORY_RECALL_CONCURRENT": value}
+    assert load(home, env=env).recall_concurrent == read
+    assert load(home, f'[recall]\nconcurrent = "{value}"').recall_concurrent == read
+    assert Config.load({}, recall_concurrent=True).recall_concurrent == "on"
+    assert load(home).recall_concurrent == "auto"
 
 
 def test_lists_in_variables_are_split_at_commas(home: Path) -> None:

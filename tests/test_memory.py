@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+import answers
 from conftest import Open
 from errors import InvalidInput, MneloError, NotFound
 from hash_embedder import HashEmbedder
@@ -322,6 +323,44 @@ def test_a_recall_is_logged_after_the_answer_with_the_best_five(memory: Memory) 
     assert counted == [(7,)]
 
 
+def test_each_recall_counts_once_for_all_that_it_returned(wordless: Memory) -> None:
+    wordless.remember("the red boat", entities=["boat"])
+    wordless.remember("the blue kite", entities=["kite"])
+    for query in ("boat", "kite", "boat", "boat"):
+        wordless.recall(query)
+    wordless.stats()  # which waits for the log
+    counted = rows(
+        wordless,
+        "SELECT recall_count FROM chunks UNION ALL SELECT recall_count FROM entities ORDER BY 1",
+    )
+    assert counted == [(1,), (1,), (3,), (3,)]
+    for last in (
+        "SELECT max(last_recalled) FROM chunks",
+        "SELECT max(last_recalled) FROM entities",
+    ):
+        assert rows(wordless, last) == rows(wordless, "SELECT max(created_at) FROM recall_log")
+
+
+def test_what_is_closed_while_it_is_ranked_is_passed_over(
+    wordless: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        wordless.remember(f"boat {number}", timestamp=f"2024-01-{number + 1:02}")
+    fuse = answers.fuse
+
+    def fuse_and_be_overtaken(*given: Any) -> answers.Fused:
+        fused = fuse(*given)
+        for hit in best[:4]:
+            wordless.forget(hit["chunk_id"])
+        return fused
+
+    best = wordless.recall("boat", top_k=12)["hits"]
+    monkeypatch.setattr(answers, "fuse", fuse_and_be_overtaken)
+    found = wordless.recall("boat", top_k=3)["hits"]
+    assert [hit["content"] for hit in found] == [hit["content"] for hit in best[4:7]]
+    assert [hit["lanes"] for hit in found] == [hit["lanes"] for hit in best[4:7]]
+
+
 def test_a_log_that_cannot_be_written_does_not_fail_the_answer(memory: Memory) -> None:
     memory.remember("the red boat")
     other = apsw.Connection(str(memory.path))
@@ -345,13 +384,32 @@ def test_a_lane_that_fails_leaves_the_others_to_answer_and_is_named(
 
 
 def test_lanes_in_one_thread_answer_as_lanes_side_by_side(open_memory: Open) -> None:
-    memory = open_memory(model=HashEmbedder())
+    memory = open_memory(model=HashEmbedder(), recall_concurrent=True)
     for number in range(30):
         memory.remember(f"boat {number} of Ann", entities=["Ann", f"pier {number % 3}"])
     together = memory.recall("boat 7 pier 1", top_k=10)
     memory.close()
     alone = open_memory(model=HashEmbedder(), recall_concurrent=False)
     assert alone.recall("boat 7 pier 1", top_k=10) == together
+
+
+@pytest.mark.parametrize(("setting", "at_three"), [("auto", True), ("on", True), ("off", False)])
+def test_lanes_run_side_by_side_where_that_is_set_or_there_are_very_many_memories(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch, setting: str, at_three: bool
+) -> None:
+    monkeypatch.setattr("memory.MOST_IN_TURN", 2)
+    memory = open_memory(model=HashEmbedder(), recall_concurrent=setting)
+    for name in ("boat", "pier"):
+        memory.remember(f"the red {name}")
+    assert contents(memory, "boat")[0] == "the red boat"
+    assert lane_threads() == (setting == "on")
+    memory.remember("the red kite")
+    assert contents(memory, "kite")[0] == "the red kite"
+    assert lane_threads() == at_three
+
+
+def lane_threads() -> bool:
+    return any(each.name.startswith("mnelo-lane") for each in threading.enumerate())
 
 
 def test_a_lane_switched_off_is_not_used_and_refused_by_name(open_memory: Open) -> None:

@@ -1,20 +1,26 @@
 """The order of what is found: ranks fused, then each piece of evidence, each by an example."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import answers
+import words
+from certainty import _raise
+from config import LANES
 from conftest import Open
-from evidence import WEIGHTS
+from evidence import WEIGHTS, of_rows
 from fusion import ordered, rrf
 from hash_embedder import HashEmbedder
 from lanes import CLOSENESS
 from memory import Memory
+from results import Hit
 from rows import Vectors
 
 DAY = "2023-05-04T10:00:00Z"
@@ -551,3 +557,70 @@ def test_a_word_is_found_by_its_other_forms(wordless: Memory) -> None:
     wordless.remember_many([{"content": f"they {form} it"} for form in ("walk", "swim", "sail")])
     for ending in ("", "s", "ed", "ing"):
         assert contents(wordless, f"walk{ending}") == ["they walk it"], ending
+
+
+# --- The budget, and what came meanwhile -----------------------------------------------
+
+NUMBER = -1.2345678901234567e-100
+HIT: dict[str, Any] = {
+    **dict.fromkeys(sorted(set(Hit.__annotations__) - {"explain", "content"}), ""),
+    **dict.fromkeys(
+        ("importance", "score", "rrf_score", "similarity", "distance", "match"), NUMBER
+    ),
+    "lanes": dict.fromkeys(LANES, 2000),
+    "truncated": False,
+    "weak": False,
+}
+"""As much as there can be in a hit beside its texts."""
+
+
+def tokens(hit: Any) -> int:
+    return words.tokens(json.dumps(hit, ensure_ascii=False))
+
+
+@given(
+    st.lists(st.text(st.characters(), max_size=900) | st.text('周\n"a\1', max_size=40), max_size=5),
+    st.integers(1, 2000),
+)
+def test_hits_fit_where_the_tokens_of_each_add_up_to_no_more(
+    contents: list[str], most: int
+) -> None:
+    hits = [cast("Hit", {**HIT, "content": content}) for content in contents]
+    assert (answers.fit(hits, most, "") == hits) == (sum(map(tokens, hits)) <= most)
+
+
+def test_a_hit_has_no_more_beside_its_texts_than_is_allowed_for() -> None:
+    texts = [each for each in HIT.values() if isinstance(each, str)]
+    beside = len(json.dumps(HIT)) - len(json.dumps(texts))
+    assert beside / 4 + 1 <= answers.MOST_BESIDE
+
+
+def test_the_best_few_are_those_that_would_come_first_of_all(wordless: Memory) -> None:
+    for number in range(60):
+        wordless.remember(f"boat {number}", timestamp=f"2024-01-{1 + number % 9:02}")
+    with wordless._store.view() as view:
+        index = view.index()
+    rows = np.arange(60, dtype=np.int32)
+    scores = np.array([number * 7 % 5 for number in range(60)], np.float64)
+    for most in (0, 1, 7, 59, 60, 61):
+        best = answers._best(scores, rows, index, most, 5)
+        assert best.tolist() == ordered(scores, rows, index)[:most].tolist()
+
+
+def test_rows_that_came_after_a_measure_have_none(wordless: Memory) -> None:
+    for number in range(4):
+        wordless.remember(f"boat {number}")
+    with wordless._store.view() as view:
+        index = view.index()
+    rows = np.array([3, -1, 0, 2], np.intp)
+    measured = np.array([0.5, 0.25], np.float32)
+    assert of_rows(measured, rows, index).tolist() == [0, 0, 0.5, 0]
+    assert of_rows(measured[:0], rows, index).tolist() == [0, 0, 0, 0]
+
+
+def test_a_higher_share_counts_for_its_own_row_only() -> None:
+    share, rows = np.array([0.1, 0.2, 0.3], np.float32), np.array([2, 5, 9], np.int32)
+    _raise(share, rows, {9: 0.5, 10: 1.0, 3: 0.75, 2: 0.05, 1: 1.0})
+    assert share.tolist() == pytest.approx([0.1, 0.2, 0.5])
+    _raise(share, rows, {})
+    assert share.tolist() == pytest.approx([0.1, 0.2, 0.5])
