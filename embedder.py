@@ -77,6 +77,7 @@ class OfflineE5:
         # Sets OMP_NUM_THREADS before the engine is loaded: its threads wait by spinning.
         # The engine keeps nothing between calls, so threads may share it without a lock.
         self._model = E5(num_threads=threads)
+        self.query("")  # its weights are read from the disk with the first text
 
     def fits(self, text: str) -> bool:
         if len(text) > self._CHARACTERS:
@@ -103,7 +104,7 @@ class OfflineUse:
 
         self._model = USE(threads=threads)
         self._lock = threading.Lock()
-        self.query("")  # its weights are read with the first text
+        self.query("")  # its weights are unpacked with the first text
 
     def fits(self, text: str) -> bool:
         return len(text) <= self._CHARACTERS

@@ -21,6 +21,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -402,9 +403,14 @@ class MneloClient:
 
 def _without_defaults(method: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """What the caller chose: the server knows its defaults, and its settings may lower them."""
+    return {name: values[name] for name, each in _defaults(method).items() if values[name] != each}
+
+
+@cache
+def _defaults(method: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments of a method and their defaults, kept: to look them up takes a while."""
     parameters = inspect.signature(method).parameters
-    chosen = {name: value for name, value in values.items() if name != "self"}
-    return {name: value for name, value in chosen.items() if value != parameters[name].default}
+    return {name: each.default for name, each in parameters.items() if name != "self"}
 
 
 def _find_token() -> str | None:

@@ -1,4 +1,5 @@
-"""Measure mnelo on this machine: how fast it is, or with --retrieval how well it finds.
+"""Measure mnelo on this machine: how fast it is, with --serve what a client of the server waits
+for, or with --retrieval how well it finds.
 
 Everything happens in a temporary folder; no memory of yours is read or changed. The report goes
 to standard output in Markdown, the progress to standard error.
@@ -14,7 +15,7 @@ from typing import Any
 import _root  # noqa: F401 - makes the modules one folder up importable
 from errors import MneloError
 
-RETRIEVAL = "--retrieval"
+RETRIEVAL, SERVE = "--retrieval", "--serve"
 
 Parts = tuple[
     Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], dict[str, Any]]
@@ -23,7 +24,7 @@ Parts = tuple[
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    add_arguments, run = _parts(retrieval=RETRIEVAL in arguments)
+    add_arguments, run = _parts(arguments)
     parser = _parser()
     add_arguments(parser)
     given = parser.parse_args(arguments)
@@ -40,12 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parts(*, retrieval: bool) -> Parts:
-    """The options and the work of what is to be measured; the other is not even imported."""
-    if retrieval:
+def _parts(arguments: Sequence[str]) -> Parts:
+    """The options and the work of what is to be measured; the others are not even imported."""
+    if RETRIEVAL in arguments:
         import benchmark_retrieval
 
         return benchmark_retrieval.add_arguments, benchmark_retrieval.run
+    if SERVE in arguments:
+        import benchmark_serve
+
+        return benchmark_serve.add_arguments, benchmark_serve.run
     from benchmark_speed import add_arguments, run
 
     return add_arguments, run
@@ -60,6 +65,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="how well questions find what answers them, in files of conversations "
         f"({RETRIEVAL} FILE --help tells its own options)",
+    )
+    parser.add_argument(
+        SERVE,
+        action="store_true",
+        help="how long a client waits for the server's answers, embedding included "
+        f"({SERVE} --help tells its own options)",
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the report there too")
     return parser

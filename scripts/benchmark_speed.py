@@ -39,6 +39,8 @@ from rows import Vectors
 WARM_UP = 5  # questions asked before any that counts
 AT_ONCE = 500  # memories of one remember_many; questions whose vectors are kept at a time
 SETTLE = 0.004  # seconds after an answer, for what is written behind it to count as its work
+MODELS = {"none": "none", "offline": "offline", "use": embedder.OFFLINE_USE}
+"""What --embedder may name besides made-up vectors, as the settings call it."""
 EXACT = 10  # nearest vectors that should be found
 TAIL = 40  # characters at its end that tell a text: others may have been put before it
 
@@ -49,22 +51,23 @@ Report = dict[str, Any]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
-    count: dict[str, Any] = {"type": _at_least_one, "metavar": "N"}
+    count: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
     parser.add_argument("--chunks", default=10_000, help="memories to make up", **count)
     parser.add_argument("--queries", default=100, help="questions to ask", **count)
     parser.add_argument("--top-k", default=10, help="memories per answer", **count)
     parser.add_argument("--baseline", action="store_true", help="also measure the plain design")
     parser.add_argument(
         "--embedder",
-        choices=("none", "offline", "vectors"),
+        choices=(*MODELS, "vectors"),
         default="vectors",
-        help="no model, the one that came with the installation, or vectors that need none",
+        help="no model, the one that came with the installation, the pure Python one, or vectors "
+        "that need none",
     )
     parser.add_argument("--dim", default=384, help="dimensions of those vectors", **count)
     parser.add_argument("--seed", type=int, default=1, help="another one makes other memories")
 
 
-def _at_least_one(text: str) -> int:
+def at_least_one(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
@@ -404,7 +407,7 @@ class Watched:
 
 
 def _model(args: argparse.Namespace, config: Config, asked: Mapping[str, str]) -> Embedder:
-    if args.embedder == "offline":
+    if args.embedder in MODELS:
         return embedder.load(config, None)
     return ClusteredVectors(args.chunks, args.dim, args.seed, asked)
 
@@ -431,13 +434,13 @@ class Trial:
     def _watched(self) -> Watched | None:
         if self.args.embedder == "none":
             return None
-        return Watched(_model(self.args, _config(self.args, self.folder), self.asked))
+        return Watched(_model(self.args, settings(self.args, self.folder), self.asked))
 
     def open(self, *, concurrent: bool = True) -> Memory:
         """The file, with the one model."""
         model = self.model
         load = None if model is None else (lambda recorded: model)
-        config = _config(self.args, self.folder, recall_concurrent=concurrent)
+        config = settings(self.args, self.folder, recall_concurrent=concurrent)
         memory = Memory(self.folder / "memory.db", config=config, load_model=load)
         memory.wait_for_model(None)
         return memory
@@ -450,11 +453,10 @@ class Trial:
         return None if self.model is None else self.model.query(question.text)
 
 
-def _config(args: argparse.Namespace, folder: Path, **settings: Any) -> Config:
+def settings(args: argparse.Namespace, folder: Path, **chosen: Any) -> Config:
     """The defaults, whatever is set outside."""
-    model = {"none": "none", "offline": "offline"}.get(args.embedder)
-    settings |= {"embedder_model": model, "limits_top_k": max(100, args.top_k)}
-    return Config.load({"MNELO_HOME": str(folder)}, **settings)
+    chosen |= {"embedder_model": MODELS.get(args.embedder), "limits_top_k": max(100, args.top_k)}
+    return Config.load({"MNELO_HOME": str(folder)}, **chosen)
 
 
 def _measured(trial: Trial, stack: ExitStack) -> Report:
@@ -463,13 +465,13 @@ def _measured(trial: Trial, stack: ExitStack) -> Report:
         dim = None if trial.model is None else trial.model.dim
         trial.baseline = Baseline(trial.folder / "baseline.db", dim)
         stack.callback(trial.baseline.close)
-    stored = _stored(trial)
+    seeded = stored(trial)
     opened = _opened_anew(trial)
     with _frozen(), trial.open() as memory, trial.open(concurrent=False) as sequential:
         asked = _asked(trial, memory, sequential)
         stats = memory.stats()
         agreed = _agreement(trial, memory, asked.pop("answers"))
-    report = {"config": _conditions(trial), **stored, **asked, **opened, "final_db_stats": stats}
+    report = {"config": _conditions(trial), **seeded, **asked, **opened, "final_db_stats": stats}
     if trial.baseline:
         report["baseline"] |= {**_ratios(report), "agreement": agreed}
     return report
@@ -502,7 +504,7 @@ def _conditions(trial: Trial) -> Report:
 # -- storing --
 
 
-def _stored(trial: Trial) -> Report:
+def stored(trial: Trial) -> Report:
     """Store every memory through the product, and beside it in the plain design."""
     spent, bar = 0.0, tqdm(total=trial.corpus.size, desc="storing", unit=" memories")
     with bar, trial.open() as memory:
@@ -565,7 +567,7 @@ def open_anew() -> None:
     """In a fresh program: open the file, answer, and print what that took."""
     plan = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     args = argparse.Namespace(**plan["args"])
-    config = _config(args, Path(args.folder))
+    config = settings(args, Path(args.folder))
     # Of vectors that stand for a model only their use counts, not how they are made up.
     made = _model(args, config, plan["asked"]) if args.embedder == "vectors" else None
     load = None if args.embedder == "none" else lambda _: made or _model(args, config, {})
@@ -739,10 +741,10 @@ def _told(report: Report) -> Iterator[str]:
         f"file {report['file_mb']:.1f} MB, process {report['rss_mb']:.0f} MB, "
         f"first answer {report['cold_start_s']:.3f} s after opening.\n"
     )
-    yield from _heading("ms", (*COLUMNS, "empty %"))
+    yield from heading("ms", (*COLUMNS, "empty %"))
     for way in (way for way in WAYS if way in report):
         figures = [report[way][f"{column}_ms"] for column in COLUMNS]
-        yield _row(way, (*figures, report[way]["empty_pct"]))
+        yield row(way, (*figures, report[way]["empty_pct"]))
     yield from _told_lanes(report)
     if "baseline" in report:
         yield from _told_comparison(report["baseline"])
@@ -751,12 +753,12 @@ def _told(report: Report) -> Iterator[str]:
 def _told_lanes(report: Report) -> Iterator[str]:
     theirs = report.get("baseline", {}).get("lanes", {})
     yield ""
-    yield from _heading(
+    yield from heading(
         "ms alone", ("p50", "cpu_p50", "in hits %", *(["baseline p50"] if theirs else []))
     )
     for lane, figures in report["lanes"].items():
         shown = [figures[key] for key in ("p50_ms", "cpu_p50_ms", "hits_pct")]
-        yield _row(lane, shown + ([theirs[lane]["p50_ms"]] if theirs else []))
+        yield row(lane, shown + ([theirs[lane]["p50_ms"]] if theirs else []))
 
 
 def _told_comparison(baseline: Report) -> Iterator[str]:
@@ -770,11 +772,11 @@ def _told_comparison(baseline: Report) -> Iterator[str]:
     yield f"Agreement: {', '.join(shares)}."
 
 
-def _heading(name: str, cells: Sequence[str]) -> Iterator[str]:
-    yield _row(name, cells)
+def heading(name: str, cells: Sequence[str]) -> Iterator[str]:
+    yield row(name, cells)
     yield f"|{'-' * 12}|" + "-------------:|" * len(cells)
 
 
-def _row(name: str, cells: Iterable[float | str]) -> str:
+def row(name: str, cells: Iterable[float | str]) -> str:
     shown = (cell if isinstance(cell, str) else f"{cell:.2f}" for cell in cells)
     return f"| {name:<10} |" + "".join(f" {cell:>12} |" for cell in shown)

