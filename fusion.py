@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import Floats, Index
+from index import Floats, Index, nth_highest
 from postings import Rows
 
 DIGITS = 5  # of a measure of a chunk, such as BM25 or evidence
@@ -40,9 +40,10 @@ def best_rows(scores: Floats, index: Index, limit: int) -> Rows:
     """The rows with a score, best first; the newer first where scores are equal."""
     found = np.flatnonzero(scores > 0)
     if len(found) > limit:
-        measured = np.round(scores[found], DIGITS)
-        found = found[measured >= np.partition(measured, -limit)[-limit]]
-    return found[ordered(scores[found], found, index)][:limit].astype(np.int32)
+        values = scores if len(found) == len(scores) else scores[found]
+        # Scores that are equal once they are rounded differ by less than twice a last digit.
+        found = found[values >= nth_highest(values, limit) - 2 * 10.0**-DIGITS]
+    return found[ordered(scores[found], found, index)[:limit]].astype(np.int32)
 
 
 def ordered(

@@ -12,8 +12,10 @@ when a question is asked, so an update or a forget changes only the chunk's own 
 import math
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,8 @@ from numpy.typing import NDArray
 import words
 from codes import Codes
 from matrix import NOWHERE, Matrix
-from postings import HALVES, Postings, Rows
-from rows import IndexRow, Scope, Vectors
+from postings import HALVES, Found, Places, Postings, Rows
+from rows import IndexRow, Scope, Vectors, milliseconds
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -31,14 +33,18 @@ Exact = Callable[[Sequence[int], Vectors], Floats]
 
 K1, B = 1.2, 0.75  # BM25's usual constants (Robertson and Zaragoza, 2009)
 NEIGHBOURS = ((1, 0.5), (2, 0.25))  # places away in the session, and what its words count
+LENT = np.array([1.0] + [weight for _, weight in NEIGHBOURS for _ in range(2)], np.float32)
+"""What its words count for a chunk itself and, both ways, for its neighbours."""
 QUESTION, TELLS_TIME, UNSPACED = 1, 2, 4  # flags of a text
 NOBODY = "manual"  # the source of whoever names none
 UNNAMED = "default"  # the session of whoever names none: its chunks follow no thread
 FREQUENT = 20  # a term in more than one of so many chunks is looked at in all of them
+AT_ONCE = 1 << 20  # frequencies, of each chunk and term, that have room at once: 4 MB
 EXACT_BELOW = 20_000  # vectors that are kept as they are: 31 MB of 384 dimensions
 COMPARED = 200  # chunks, the best by their codes, whose vectors are read and compared exactly
 LEAST_DEVIATION = 1e-3  # of cosines: where all are equally near, none is nearer than others
 LEAST_REBUILD = 1024  # changed rows that are never worth a new index
+GROUP = 16  # values, of very many, of which only the highest is compared with other groups'
 
 _FIELDS: dict[str, Any] = {
     "seq": np.int64,
@@ -52,13 +58,16 @@ _FIELDS: dict[str, Any] = {
     "until": np.int64,
     "importance": np.float32,
     "length": np.float32,
+    "around": np.float32,
     "flags": np.uint8,
     "before": np.int32,
     "after": np.int32,
     "live": np.bool_,
 }
-_NONE = -1
-NEVER = "10000-01-01T00:00:00.000Z"  # after the last moment that can be stored
+_TIMES = {"timestamp": "stamp", "valid_from": "since", "valid_until": "until"}
+_NAMES = {"source": "source", "speaker": "speaker", "session_id": "session"}
+"""Fields by what an IndexRow calls them: moments, and names as numbers."""
+_NONE = -1  # as an index it leads to the last element, which stands for no chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +93,27 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """The links to what comes so many places later in a session."""
+class _Shift:
+    """The links to what comes so many places later in a session, by rows."""
 
     size: int
     weight: float
-    later: Rows
-    earlier: Rows
     straight: Floats
-    """1 where the later chunk stands just `size` rows further, where a shift leads to it."""
+    """The weight where the later chunk stands just `size` rows further; 0 elsewhere."""
     crooked: tuple[Rows, Rows]
     """All other links, from and to."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    """What follows from the chunks' lengths and their order in sessions."""
+class _Averages:
+    """What follows from the lengths of all chunks, in words."""
 
-    steps: list[_Step]
-    own_norm: Floats
-    norm: Floats
-    thread_norm: Floats
-    median_length: float
+    own: float
+    around: float
+    """Of chunks, each together with its neighbours."""
+    thread: float
+    """Of sessions."""
+    median: float
 
 
 class Index:
@@ -125,21 +133,28 @@ class Index:
         self.lock = threading.RLock()
         self.past = past
         self.names = Names()
-        ordered = sorted(rows, key=lambda row: (row.session_id, row.timestamp, row.place))
+        ordered = sorted(rows, key=attrgetter("session_id", "timestamp", "place"))
         self.count = len(ordered)
         self.rev = max((row.rev for row in ordered), default=0)
+        self.changes = 0
+        """Grows with each change: what was computed of all rows holds while it stays."""
+        self._dead = 0
         self._orders: dict[int, list[tuple[int, int, int]]] = {}
-        self._layout: _Layout | None = None
-        self._changes = self._dead = 0
-        self._fields = {name: np.zeros(self.count, kind) for name, kind in _FIELDS.items()}
-        self._write(slice(0, self.count), ordered)
+        self._fields = _fields(self.count)
+        self._row_of = np.full(1, _NONE, np.int32)  # by seq
+        self._thread_lengths = np.zeros(1, np.float32)
+        self._lengths: Counter[float] = Counter()  # how many chunks have each length
+        postings = _postings(ordered)
+        self._write(slice(0, self.count), ordered, _count_words(postings, self.count))
         self._link_all()
-        self._postings = Postings(*_postings(ordered))
-        self._row_of = dict(zip(self.field("seq").tolist(), range(self.count), strict=True))
+        self._postings = Postings(*postings)
         found, owners = vectors(self.field("seq"))
         kind = Matrix if len(owners) <= EXACT_BELOW else Codes
         self._matrix: Matrix | Codes = kind(found, owners)
-        self._buffer = np.zeros(self.count, np.float32)
+        self._scratch = np.zeros(0, np.float32)
+        self._averages: _Averages | None = None
+        self._shifts: list[_Shift] | None = None
+        self._years: tuple[int, int] | None = None
 
     # -- being made and kept up to date --
 
@@ -147,27 +162,28 @@ class Index:
         """One number of each row."""
         return self._fields[name][: self.count]
 
-    def _write(self, at: slice, rows: Sequence[IndexRow]) -> None:
+    def _write(self, at: slice, rows: Sequence[IndexRow], length: Floats) -> None:
         """Put the numbers of some chunks into their rows."""
+        given: dict[str, list[Any]] = {  # much faster than zip for very many rows
+            name: [row[place] for row in rows] for place, name in enumerate(IndexRow._fields)
+        }
         for name in ("seq", "place", "flags", "importance"):
-            self._fields[name][at] = [getattr(row, name) for row in rows]
-        for name, times in (
-            ("stamp", [row.timestamp for row in rows]),
-            ("since", [row.valid_from for row in rows]),
-            ("until", [row.valid_until or NEVER for row in rows]),
-        ):
-            self._fields[name][at] = _milliseconds(times)
-        for name, field in (
-            ("source", "source"),
-            ("speaker", "speaker"),
-            ("session_id", "session"),
-        ):
-            self._fields[field][at] = [self.names.number(getattr(row, name)) for row in rows]
-        unnamed = [self.past or row.session_id == UNNAMED for row in rows]
-        self._fields["thread"][at] = np.where(unnamed, _NONE, self._fields["session"][at])
-        self._fields["length"][at] = [_length(row) for row in rows]
-        for name, value in (("live", True), ("before", _NONE), ("after", _NONE)):
-            self._fields[name][at] = value
+            self._fields[name][at] = given[name]
+        for name, field in _TIMES.items():
+            self._fields[field][at] = milliseconds(given[name])
+        for name, field in _NAMES.items():
+            self._fields[field][at] = self.names.numbers(given[name])
+        unnamed = [self.past or session == UNNAMED for session in given["session_id"]]
+        thread = np.where(unnamed, _NONE, self._fields["session"][at])
+        self._fields["thread"][at] = thread
+        self._fields["length"][at] = self._fields["around"][at] = length
+        self._fields["before"][at] = self._fields["after"][at] = _NONE
+        self._fields["live"][at] = True
+        self._row_of = _with_room(self._row_of, max(given["seq"], default=0) + 2, _NONE)
+        self._row_of[self._fields["seq"][at]] = np.arange(at.start, at.stop)
+        self._lengths.update(length.tolist())
+        self._thread_lengths = _with_room(self._thread_lengths, len(self.names) + 1, 0)
+        np.add.at(self._thread_lengths, thread, np.where(unnamed, 0, length))
 
     def _link_all(self) -> None:
         """Rows are sorted by session and time: who stands next to whom follows from that."""
@@ -175,17 +191,17 @@ class Index:
         joined = np.flatnonzero((thread[1:] == thread[:-1]) & (thread[1:] != _NONE))
         self.field("after")[joined] = rows[1:][joined]
         self.field("before")[joined + 1] = rows[joined]
+        self._measure(rows)
 
     def add(self, row: IndexRow, vectors: Vectors | None) -> None:
         """One more chunk, or the news of one that is here."""
         self.drop(row.seq, row.rev)
         at = self.count
-        if at == len(self._fields["seq"]):
+        if at == len(self._fields["seq"]) - 1:
             self._grow()
         self.count += 1
-        self._write(slice(at, at + 1), [row])
-        self._row_of[row.seq] = at
-        terms, _, halves = _postings([row])
+        postings = terms, _, halves = _postings([row])
+        self._write(slice(at, at + 1), [row], _count_words(postings, 1))
         self._postings.add(at, terms, halves)
         if vectors is not None:
             self._matrix.add(at, vectors)
@@ -194,24 +210,27 @@ class Index:
     def drop(self, seq: int, rev: int) -> None:
         """A chunk that was closed, or that comes anew; nothing where it is not here."""
         self.rev = max(self.rev, rev)
-        self._changes += 1
-        self._layout = None
-        row = self._row_of.pop(seq, None)
-        if row is not None:
+        self.changes += 1
+        self._averages = self._shifts = self._years = None
+        for row in self.rows_of([seq]).tolist():
             self._unlink(row)
+            length, thread = float(self._fields["length"][row]), self._fields["thread"][row]
+            self._lengths[length] -= 1
+            if thread != _NONE:
+                self._thread_lengths[thread] -= length
             self._fields["live"][row] = False
+            self._fields["around"][row] = 0
+            self._row_of[seq] = _NONE
             self._dead += 1
 
     def worn(self) -> bool:
         """Whether so much was changed that a new index is better."""
-        return self._changes > max(LEAST_REBUILD, self.count // 8)
+        return self.changes > max(LEAST_REBUILD, self.count // 8)
 
     def _grow(self) -> None:
-        capacity = max(64, 2 * self.count)
-        for name, old in self._fields.items():
-            self._fields[name] = np.zeros(capacity, old.dtype)
-            self._fields[name][: self.count] = old[: self.count]
-        self._buffer = np.zeros(capacity, np.float32)
+        old, self._fields = self._fields, _fields(max(64, 2 * self.count))
+        for name, values in old.items():
+            self._fields[name][: self.count] = values[: self.count]
 
     def _order(self, thread: int) -> list[tuple[int, int, int]]:
         """The rows of a session in its order, each behind what it is sorted by."""
@@ -238,6 +257,7 @@ class Index:
         after = order[at + 1][2] if at + 1 < len(order) else _NONE
         self._join(before, row)
         self._join(row, after)
+        self._measure(self._near(row))
 
     def _unlink(self, row: int) -> None:
         thread = int(self._fields["thread"][row])
@@ -245,14 +265,35 @@ class Index:
             return
         order = self._order(thread)
         order.remove(self._position(row))
+        near = self._near(row)
         self._join(int(self._fields["before"][row]), int(self._fields["after"][row]))
         self._fields["before"][row] = self._fields["after"][row] = _NONE
+        self._measure(near)
 
     def _join(self, earlier: int, later: int) -> None:
         if earlier != _NONE:
             self._fields["after"][earlier] = later
         if later != _NONE:
             self._fields["before"][later] = earlier
+
+    def _near(self, row: int) -> Rows:
+        """A row and its neighbours."""
+        near = self._neighbours(np.array([row], np.int32)).ravel()
+        there: Rows = near[near != _NONE].astype(np.int32)
+        return there
+
+    def _neighbours(self, rows: Rows | Places) -> Places:
+        """Rows with what stands one and two places after and before each, (5, rows)."""
+        before, after = self._fields["before"], self._fields["after"]
+        near = np.empty((5, len(rows)), np.intp)
+        near[0], near[1], near[2] = rows, after[rows], before[rows]
+        near[3], near[4] = after[near[1]], before[near[2]]
+        return near
+
+    def _measure(self, rows: Rows) -> None:
+        """Add up how long some rows are together with their neighbours."""
+        length = self._fields["length"]
+        self._fields["around"][rows] = length[self._neighbours(rows)].sum(0)
 
     # -- which rows --
 
@@ -261,14 +302,15 @@ class Index:
         """How many chunks are here."""
         return self.count - self._dead
 
-    def rows_of(self, seqs: Iterable[int]) -> Rows:
+    def rows_of(self, seqs: Sequence[int] | NDArray[np.int64]) -> Rows:
         """The rows of those chunks that are here, in their order."""
-        found = (self._row_of.get(seq) for seq in seqs)
-        return np.array([row for row in found if row is not None], np.int32)
+        found = self.located(np.asarray(seqs, np.int64))
+        return found[found >= 0]
 
     def located(self, seqs: NDArray[np.int64]) -> Rows:
         """The row of each chunk; -1 for one that is not here."""
-        return np.array([self._row_of.get(seq, _NONE) for seq in seqs.tolist()], np.int32)
+        found: Rows = self._row_of[np.minimum(seqs, len(self._row_of) - 1)]
+        return found
 
     def seqs_of(self, rows: Rows) -> list[int]:
         seqs: list[int] = self.field("seq")[rows].tolist()
@@ -277,7 +319,7 @@ class Index:
     def population(self, asof: str | None) -> Mask | None:
         """The rows that count, now or at a moment; None where all do."""
         if asof is not None:
-            (at,) = _milliseconds([asof])
+            (at,) = milliseconds([asof])
             past: Mask = (self.field("since") <= at) & (self.field("until") > at)
             past &= self.field("live")
             return past
@@ -292,119 +334,162 @@ class Index:
         if scope.session_id is not None:
             conditions.append(self.field("session") == self.names.known(scope.session_id))
         if scope.time_from is not None:
-            conditions.append(self.field("stamp") >= _milliseconds([scope.time_from])[0])
+            conditions.append(self.field("stamp") >= milliseconds([scope.time_from])[0])
         if scope.time_to is not None:
-            conditions.append(self.field("stamp") <= _milliseconds([scope.time_to])[0])
+            conditions.append(self.field("stamp") <= milliseconds([scope.time_to])[0])
         if scope.min_importance is not None:
             conditions.append(self.field("importance") >= scope.min_importance)
         if only is not None:
             named = np.zeros(self.count, np.bool_)
-            named[self.rows_of(only)] = True
+            named[self.rows_of(list(only))] = True
             conditions.append(named)
         given = [each for each in conditions if each is not None]
-        if not given:
-            return None
-        found: Mask = np.all(given, axis=0)
+        if len(given) < 2:
+            return given[0] if given else None
+        found: Mask = np.logical_and.reduce(given)
         return found
 
-    def dated(self, rows: Rows, spans: Sequence[tuple[str, str]]) -> Mask:
+    def dated(self, rows: Rows | slice, spans: Sequence[tuple[str, str]]) -> Mask:
         """Which of the rows have their time in one of the half-open spans."""
-        stamp, found = self.field("stamp")[rows], np.zeros(len(rows), np.bool_)
+        stamp = self.field("stamp")[rows]
+        found = np.zeros(len(stamp), np.bool_)
         for span in spans:
-            start, end = _milliseconds(span)
+            start, end = milliseconds(span)
             found |= (stamp >= start) & (stamp < end)
         return found
 
     def years(self) -> tuple[int, int]:
         """The first and the last year that a chunk is about."""
-        stamp = self.field("stamp")[self.field("live")]
-        if not len(stamp):
-            return 1, 1
-        first, last = stamp.min().astype("M8[ms]"), stamp.max().astype("M8[ms]")
-        return first.astype(object).year, last.astype(object).year
+        if self._years is None:
+            stamp = self.field("stamp")[self.field("live")]
+            ends = (stamp.min(), stamp.max()) if len(stamp) else ()
+            years = [moment.astype("M8[ms]").astype(object).year for moment in ends]
+            self._years = (years[0], years[1]) if years else (1, 1)
+        return self._years
 
     # -- words --
 
     def lexical(self, terms: Sequence[int | None], population: Mask | None) -> Lexical:
         """BM25 over the chunks of the population; a term of None stands in no chunk."""
-        size = self.count if population is None else int(np.count_nonzero(population))
-        layout = self._laid_out()
-        score, own, share = (np.zeros(self.count, np.float32) for _ in range(3))
-        total = 1e-9
-        for term in terms:
-            rows, frequency = self._having(term, population)
-            idf = _idf(len(rows), size)
-            total += idf
-            if len(rows):
-                share[rows] += idf
-                own[rows] += _saturated(idf, frequency, layout.own_norm[rows])
-                if not self.past:
-                    self._with_neighbours(score, rows, frequency, idf, layout)
-        return Lexical(own if self.past else score, own, share / np.float32(total))
+        found, idf = self._having(terms, population)
+        own, share = self._own(found, idf), np.zeros(self.count, np.float32)
+        np.add.at(share, found.rows, (idf / np.float32(idf.sum() + 1e-9))[found.term])
+        return Lexical(own if self.past else self._with_neighbours(found, idf), own, share)
 
-    def having(self, term: int | None, within: Mask | None) -> Rows:
-        """The rows that have a term among their own words."""
-        return self._having(term, within)[0]
+    def having(self, terms: Sequence[int | None], within: Mask | None) -> Rows:
+        """The rows that have all of some terms among their own."""
+        found = self._postings.of(() if None in terms else terms)
+        if within is not None:
+            found = found.of_rows(within)
+        if not found.counts.all() or not len(found.counts):
+            return np.zeros(0, np.int32)
+        rarest, *others = np.argsort(found.counts, kind="stable").tolist()
+        rows = found.of_terms(rarest, rarest + 1).rows
+        for other in others:
+            having = found.of_terms(other, other + 1).rows
+            at = np.minimum(np.searchsorted(having, rows), len(having) - 1)
+            rows = rows[having[at] == rows]
+            if not len(rows):
+                break
+        return rows.astype(np.int32)
 
-    def _having(self, term: int | None, within: Mask | None) -> tuple[Rows, Floats]:
-        if term is None:
-            return np.zeros(0, np.int32), np.zeros(0, np.float32)
-        rows, frequency = self._postings.of(term)
-        if within is None:
-            return rows, frequency
-        kept = within[rows]
-        return rows[kept], frequency[kept]
+    def named_with(self, rows: Rows, part: str) -> Mask:
+        """Which rows have a source or a session with a folded text in its name."""
+        source, session = self.field("source")[rows], self.field("session")[rows]
+        names = self.names.having(part, {*source.tolist(), *session.tolist()})
+        found: Mask = np.isin(source, names) | np.isin(session, names)
+        return found
 
-    def _with_neighbours(
-        self, score: Floats, rows: Rows, frequency: Floats, idf: float, layout: _Layout
-    ) -> None:
-        """Add BM25 of one term, each chunk's frequency being its own and its neighbours'."""
-        near = self._buffer[: self.count]
-        near[rows] = frequency
-        if len(rows) * FREQUENT > self.count:
-            total = near.copy()
-            for step in layout.steps:
-                _lend_everywhere(total, near, step)
-            score += _saturated(idf, total, layout.norm)
-            near[:] = 0
-            return
-        touched = [rows]
-        for step in layout.steps:
-            for links in (step.later, step.earlier):
-                to = links[rows]
-                linked = to != _NONE
-                near[to[linked]] += step.weight * frequency[linked]
-                touched.append(to[linked])
-        every = np.unique(np.concatenate(touched))
-        score[every] += _saturated(idf, near[every], layout.norm[every])
-        near[every] = 0
+    def _having(self, terms: Sequence[int | None], population: Mask | None) -> tuple[Found, Floats]:
+        """The postings of some terms, and the weight (IDF) of each term."""
+        found, size = self._postings.of(terms), self.count
+        if population is not None:
+            found, size = found.of_rows(population), int(np.count_nonzero(population))
+        return found, _idf(found.counts, size)
+
+    def _own(self, found: Found, idf: Floats) -> Floats:
+        """BM25 of each chunk's own words."""
+        score = np.zeros(self.count, np.float32)
+        norm = _norm(self.field("length")[found.rows], self._average().own)
+        np.add.at(score, found.rows, _saturated(idf[found.term], found.weights, norm))
+        return score
+
+    def _with_neighbours(self, found: Found, idf: Floats) -> Floats:
+        """BM25, a chunk's frequency of each term being its own and its neighbours'."""
+        score = np.zeros(self.count + 1, np.float32)  # the last one stands for no chunk
+        frequent = found.counts * FREQUENT > self.count
+        if frequent.any():
+            norm = _norm(self.field("around"), self._average().around)
+            for place in np.flatnonzero(frequent).tolist():
+                near = self._everywhere(found.of_terms(place, place + 1))
+                score[:-1] += _saturated(idf[place : place + 1], near, norm)
+            found = found.of_others(frequent)
+        portion = max(1, AT_ONCE // len(score))
+        for start in range(0, len(idf), portion):
+            part = found.of_terms(start, start + portion)
+            if len(part.rows):
+                self._lend(score, part, idf[part.term], start)
+        near_score: Floats = score[:-1]
+        return near_score
+
+    def _everywhere(self, found: Found) -> Floats:
+        """How often all chunks have one term, their own words and their neighbours' together."""
+        near = np.zeros(self.count, np.float32)
+        near[found.rows] = found.weights
+        total: Floats = near.copy()
+        for shift in self._shifted():
+            total[shift.size :] += near[: -shift.size] * shift.straight
+            total[: -shift.size] += near[shift.size :] * shift.straight
+            start, end = shift.crooked
+            if len(start):
+                total[end] += np.float32(shift.weight) * near[start]
+                total[start] += np.float32(shift.weight) * near[end]
+        return total
+
+    def _lend(self, score: Floats, found: Found, idf: Floats, first: int) -> None:
+        """Add what some terms, from the `first` on, say of the chunks that have them nearby.
+
+        Frequencies are added up in a cell for each term and chunk. What has several ways to it
+        counts once, since a cell is empty again when it has been read.
+        """
+        near = self._neighbours(found.rows)
+        cells = near + (found.term - first) * len(score)
+        room = (int(found.term[-1]) - first + 1) * len(score)
+        self._scratch = scratch = _with_room(self._scratch, room, 0)
+        for way, weight in zip(cells, LENT, strict=True):
+            scratch[way] += weight * found.weights
+        frequency = np.empty(near.shape, np.float32)
+        for at, way in enumerate(cells):
+            frequency[at] = scratch[way]
+            scratch[way] = 0
+        norm = _norm(self._fields["around"][near], self._average().around)
+        np.add.at(score, near.ravel(), _saturated(idf, frequency, norm).ravel())
 
     def threads(self, terms: Sequence[int | None], rows: Rows, population: Mask | None) -> Floats:
         """BM25 of the sessions that rows belong to, each session one long text."""
-        size = self.count if population is None else int(np.count_nonzero(population))
-        layout = self._laid_out()
+        found, idf = self._having(terms, population)
         thread = self.field("thread")
-        mine, place = np.unique(thread[rows], return_inverse=True)
-        lookup = np.full(len(self.names) + 1, _NONE, np.int32)  # the last one is for _NONE
+        asked = thread[rows].astype(np.intp)
+        mine = np.flatnonzero(self._these(asked))
+        lookup = np.full(len(self.names) + 1, len(mine))
         lookup[mine] = np.arange(len(mine))
-        lookup[_NONE] = _NONE
-        norm = layout.thread_norm[mine]
-        scores = np.zeros(len(mine), np.float32)
-        alone = thread[rows] == _NONE
-        single = np.zeros(len(rows), np.float32)
-        for term in terms:
-            having, frequency = self._having(term, population)
-            if not len(having):
-                continue
-            idf = _idf(len(having), size)
-            at = lookup[thread[having]]
-            inside = at != _NONE
-            counts = np.bincount(at[inside], frequency[inside], len(mine)).astype(np.float32)
-            scores += _saturated(idf, counts, norm)
-            self._buffer[having] = frequency
-            single += _saturated(idf, self._buffer[rows], layout.own_norm[rows])
-            self._buffer[having] = 0
-        return np.where(alone, single, scores[place])
+        at = lookup.take(thread[found.rows])
+        width = len(mine) + 1  # the last one stands for every other session, and for none
+        counts = np.bincount(found.term * width + at, found.weights, len(idf) * width)
+        norm = _norm(np.append(self._thread_lengths[mine], np.float32(0)), self._average().thread)
+        frequency = counts.astype(np.float32).reshape(len(idf), width)
+        score: Floats = _saturated(idf[:, None], frequency, norm).sum(0)[lookup[asked]]
+        alone = asked == _NONE
+        if alone.any():
+            score[alone] = self._own(found, idf)[rows[alone]]
+        return score
+
+    def _these(self, threads: Places) -> Mask:
+        """Which numbers are those of some sessions; the last element is for what has none."""
+        these = np.zeros(len(self.names) + 1, np.bool_)
+        these[threads] = True
+        these[_NONE] = False
+        return these
 
     # -- vectors --
 
@@ -417,75 +502,67 @@ class Index:
         is given the seqs of those, and the query, and gives their cosines.
         """
         cosine = self._matrix.cosines(query, self.count)
+        known = cosine > NOWHERE
         if isinstance(self._matrix, Codes):
-            near = (cosine - np.float32(NOWHERE)) * (1 if within is None else within)
-            best = np.argpartition(-near, min(COMPARED, self.count - 1))[:COMPARED]
-            best = best[near[best] > 0]
-            cosine[best] = exact(self.seqs_of(best.astype(np.int32)), query)
-        known = cosine > NOWHERE if population is None else (cosine > NOWHERE) & population
-        values = cosine[known]
-        if not len(values):
-            return Meaning(cosine, np.zeros(self.count, np.float32))
-        deviation = max(float(values.std()), LEAST_DEVIATION)
-        standard = (cosine - values.mean()) / np.float32(deviation)
-        return Meaning(cosine, np.where(known, standard, np.float32(0)))
+            near = known if within is None else known & within
+            values = cosine if near.all() else cosine[near]
+            least = nth_highest(values, COMPARED)
+            best = np.flatnonzero((cosine >= least) & near)[:COMPARED].astype(np.int32)
+            cosine[best] = exact(self.seqs_of(best), query)
+        if population is not None:
+            known &= population
+        return Meaning(cosine, _standard(cosine, known))
 
     def best_of_thread(self, values: Floats, rows: Rows) -> Floats:
         """The highest value in the session of each of some rows.
 
         Rows may have come since the values were computed.
         """
-        thread, alone = self.field("thread"), np.append(values, np.float32(0))
-        live = np.flatnonzero(self.field("live")[: len(values)])
-        best = np.full(len(self.names) + 1, -np.inf, np.float32)
-        np.maximum.at(best, thread[live], values[live])
-        own = alone[np.minimum(rows, len(values))]
-        together = best[thread[rows]]
-        return np.where((thread[rows] == _NONE) | ~np.isfinite(together), own, together)
+        thread = self.field("thread")
+        asked = thread[rows].astype(np.intp)
+        mine = self._these(asked)
+        members = np.flatnonzero(mine.take(thread[: len(values)]))
+        members = members[self.field("live")[members]]
+        best = np.full(len(mine), -np.inf, np.float32)
+        np.maximum.at(best, thread[members], values[members])
+        together: Floats = best[asked]
+        alone = ~np.isfinite(together)
+        if alone.any():
+            own = np.append(values, np.float32(0))[np.minimum(rows[alone], len(values))]
+            together[alone] = own
+        return together
 
     # -- what follows from lengths and links --
 
     @property
     def median_length(self) -> float:
-        return self._laid_out().median_length
+        return self._average().median
 
-    def _laid_out(self) -> _Layout:
-        if self._layout is None:
-            self._layout = self._lay_out()
-        return self._layout
+    def _average(self) -> _Averages:
+        if self._averages is None:
+            threads = self._thread_lengths[self._thread_lengths > 0]
+            self._averages = _Averages(
+                sum(length * count for length, count in self._lengths.items()) / max(self.size, 1),
+                float(self.field("around").sum(dtype=np.float64)) / max(self.size, 1),
+                float(threads.mean(dtype=np.float64)) if len(threads) else 1.0,
+                _median(self._lengths),
+            )
+        return self._averages
 
-    def _lay_out(self) -> _Layout:
-        length, live, thread = self.field("length"), self.field("live"), self.field("thread")
-        steps = [] if self.past else [self._step(size, weight) for size, weight in NEIGHBOURS]
-        around = length.copy()
-        for step in steps:
-            for links in (step.later, step.earlier):
-                linked = links != _NONE
-                around[linked] += length[links[linked]]
-        inside = live & (thread != _NONE)
-        threads = np.bincount(thread[inside], length[inside], len(self.names) + 1)
-        return _Layout(
-            steps,
-            _norm(length, live),
-            _norm(around, live),
-            _norm(threads.astype(np.float32), threads > 0),
-            float(np.median(length[live])) if live.any() else 1.0,
-        )
+    def _shifted(self) -> list[_Shift]:
+        if self._shifts is None:
+            self._shifts = [self._shift(*each) for each in NEIGHBOURS]
+        return self._shifts
 
-    def _step(self, size: int, weight: float) -> _Step:
-        later, earlier = (self._follow(name, size) for name in ("after", "before"))
+    def _shift(self, size: int, weight: float) -> _Shift:
         rows = np.arange(self.count, dtype=np.int32)
+        later = rows
+        for _ in range(size):
+            later = self._fields["after"][later]
         straight = later == rows + size
         crooked = np.flatnonzero((later != _NONE) & ~straight).astype(np.int32)
-        ends = (crooked, later[crooked])
-        return _Step(size, weight, later, earlier, straight.astype(np.float32), ends)
-
-    def _follow(self, name: str, size: int) -> Rows:
-        links = self.field(name)
-        found: Rows = links.copy()
-        for _ in range(size - 1):
-            found = np.where(found == _NONE, _NONE, links[found]).astype(np.int32)
-        return found
+        weights = np.float32(weight) * straight[: max(self.count - size, 0)]
+        return _Shift(size, weight, weights, (crooked, later[crooked]))
 
 
 class Names:
@@ -495,6 +572,7 @@ class Names:
         self._numbers: dict[str, int] = {}
         self._same: dict[str, list[int]] = {}
         self._named: dict[str, list[int]] = {}
+        self._keys: list[str] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -505,9 +583,19 @@ class Names:
         if known is None:
             known = self._numbers[name] = len(self._numbers)
             self._same.setdefault(_ascii_lower(name), []).append(known)
+            self._keys.append(words.name_key(name))
             if name != NOBODY:
-                self._named.setdefault(words.name_key(name), []).append(known)
+                self._named.setdefault(self._keys[known], []).append(known)
         return known
+
+    def numbers(self, names: Sequence[str]) -> list[int]:
+        """The number of each of many names."""
+        numbers = {name: self.number(name) for name in dict.fromkeys(names)}
+        return [numbers[name] for name in names]
+
+    def having(self, part: str, numbers: Iterable[int]) -> list[int]:
+        """Those of the numbers whose name has a folded text in it."""
+        return [number for number in numbers if part in self._keys[number]]
 
     def known(self, name: str) -> int:
         return self._numbers.get(name, _NONE)
@@ -525,9 +613,10 @@ def _ascii_lower(text: str) -> str:
     return text.encode().lower().decode()
 
 
-def _postings(
-    rows: Sequence[IndexRow],
-) -> tuple[NDArray[np.uint32], Rows, NDArray[np.uint8]]:
+_Postings = tuple[NDArray[np.uint32], Rows, NDArray[np.uint8]]
+
+
+def _postings(rows: Sequence[IndexRow]) -> _Postings:
     """Terms, rows and weights of chunks, a posting each."""
     terms = np.frombuffer(b"".join(row.terms for row in rows), "<u4")
     halves = np.frombuffer(b"".join(row.weights for row in rows), np.uint8)
@@ -535,40 +624,78 @@ def _postings(
     return terms, np.repeat(places, [len(row.weights) for row in rows]), halves
 
 
-def _length(row: IndexRow) -> float:
-    """How many words a chunk has."""
-    return sum(row.weights) / HALVES
+def _count_words(postings: _Postings, count: int) -> Floats:
+    """How many words each of so many chunks has."""
+    _, rows, halves = postings
+    return (np.bincount(rows, halves, count) / HALVES).astype(np.float32)
 
 
-def _milliseconds(times: Sequence[str]) -> NDArray[np.int64]:
-    """Stored times as numbers in the same order."""
-    moments = np.array([time[:-1] for time in times], "M8[ms]")
-    return moments.astype(np.int64)
+def _fields(count: int) -> dict[str, NDArray[Any]]:
+    """Room for the numbers of so many rows, and one more that stands for no chunk."""
+    fields = {name: np.zeros(count + 1, kind) for name, kind in _FIELDS.items()}
+    fields["before"][-1] = fields["after"][-1] = _NONE
+    return fields
 
 
-def _idf(having: int, size: int) -> float:
-    """The weight of a term that so many of `size` chunks have; above 0 for any."""
-    return math.log(1 + (size - having + 0.5) / (having + 0.5))
+def _with_room(values: NDArray[Any], size: int, empty: int) -> NDArray[Any]:
+    """The values, or a copy that has room for so many."""
+    if len(values) >= size:
+        return values
+    grown = np.full(max(size, 2 * len(values)), empty, values.dtype)
+    grown[: len(values)] = values
+    return grown
 
 
-def _saturated(idf: float, frequency: Floats, norm: Floats) -> Floats:
-    """BM25's share of one term."""
-    found: Floats = np.float32(idf * (K1 + 1)) * frequency / (frequency + norm)
+def _median(lengths: Mapping[float, int]) -> float:
+    """The median of all lengths, given how many have each; 1 where there are none."""
+    each = sorted(length for length, count in lengths.items() if count)
+    ends = np.cumsum([lengths[length] for length in each])
+    if not each:
+        return 1.0
+    middle = np.searchsorted(ends, [(ends[-1] - 1) // 2, ends[-1] // 2], side="right")
+    return float(each[middle[0]] + each[middle[1]]) / 2
+
+
+def _idf(having: Places, size: int) -> Floats:
+    """The weight of terms, of which so many of `size` chunks have each; above 0 for any."""
+    rarity = (size - having + 0.5) / (having + 0.5)
+    return np.log1p(rarity, dtype=np.float64).astype(np.float32)
+
+
+def _saturated(idf: Floats, frequency: Floats, norm: Floats) -> Floats:
+    """BM25's share of a term."""
+    found: Floats = idf * np.float32(K1 + 1) * frequency / (frequency + norm)
     return found
 
 
-def _norm(length: Floats, counted: Mask) -> Floats:
+def _norm(length: Floats, average: float) -> Floats:
     """BM25's K1 * (1 - B + B * length / average), for texts of these lengths."""
-    average = float(length[counted].mean()) if counted.any() else 1.0
-    found: Floats = np.float32(K1) * (1 - B + B * length / np.float32(max(average, 1e-9)))
+    found: Floats = np.float32(K1 * B / max(average, 1e-9)) * length
+    found += np.float32(K1 * (1 - B))
     return found
 
 
-def _lend_everywhere(total: Floats, near: Floats, step: _Step) -> None:
-    """Give every chunk its neighbours' frequencies of a term, both ways along one step."""
-    size, weight = step.size, np.float32(step.weight)
-    total[size:] += weight * near[:-size] * step.straight[:-size]
-    total[:-size] += weight * near[size:] * step.straight[:-size]
-    start, end = step.crooked
-    total[end] += weight * near[start]
-    total[start] += weight * near[end]
+def _standard(values: Floats, known: Mask) -> Floats:
+    """Values in standard deviations above the mean of the known ones; 0 for all others."""
+    count = int(np.count_nonzero(known))
+    if not count:
+        return np.zeros(len(values), np.float32)
+    standard: Floats = values - (
+        values if count == len(values) else values[known]
+    ).sum() / np.float32(count)
+    if count < len(values):
+        standard *= known
+    deviation = float(standard @ standard / count) ** 0.5
+    standard *= np.float32(1 / max(deviation, LEAST_DEVIATION))
+    return standard
+
+
+def nth_highest(values: Floats, rank: int) -> float:
+    """The value at a rank from 1, as many values as are equal having as many ranks."""
+    if len(values) <= rank:
+        return -math.inf
+    if len(values) > 4 * GROUP * rank:
+        # So many groups reach what the highest of each are compared by that the values do, too.
+        groups = values[: len(values) // GROUP * GROUP].reshape(GROUP, -1)
+        values = values[values >= nth_highest(groups.max(0), rank)]
+    return float(np.partition(values, -rank)[-rank])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import words
 from dates import Span
-from fusion import best_rows
+from fusion import DIGITS, best_rows, ordered
 from index import UNSPACED, Floats, Index, Lexical, Mask, Meaning
 from matrix import NOWHERE
 from postings import Rows
@@ -26,6 +26,7 @@ DATED = 0.75  # what the day counts that the query names, beside 1 for the best 
 CLOSENESS = {"day": 1.0, "week": 0.7, "month": 0.3, "year": 0.1}
 """How much of that a longer time counts."""
 SPELLED = 1e-4  # what of two equal texts the closer spelling gains
+FEW = 50  # texts that are read to look for a piece in, rather than asking for its trigrams
 TIED = 50  # of so many best chunks, those with equal scores are compared by spelling
 FLOOR = 0.0  # deviations above the mean of unrelated texts that a vector must reach
 SEEDS = 5  # chunks, and entities, that the graph starts from
@@ -69,10 +70,13 @@ class Query:
         held = view.held(past=scope.asof is not None)
         self.index, self.links = held.index, held.links
         self.moment = int(milliseconds([at])[0])
-        self.numbers = view.term_numbers(list(dict.fromkeys(words.stems(self.terms))))
+        stems = list(dict.fromkeys(words.stems(self.terms)))
+        self.numbers = view.term_numbers(stems)
+        self._numbers = dict(zip(stems, self.numbers, strict=True))
         self.spans = spans(self.index)
         self._only = view.named_one_by_one(scope)
         self._lexical: Lexical | None = None
+        self._within: tuple[int, Mask | None] | None = None
 
     @property
     def lexical(self) -> Lexical:
@@ -83,6 +87,12 @@ class Query:
                 self._lexical = self.index.lexical(self.numbers, population)
             return self._lexical
 
+    def numbers_of(self, view: View, terms: Sequence[str]) -> list[int | None]:
+        """The numbers of some terms as the index keeps them, most of which the query has."""
+        if self._numbers.keys() >= set(terms):
+            return [self._numbers[term] for term in terms]
+        return view.term_numbers(terms)
+
     def unspaced(self, rows: Rows) -> Mask:
         """Which of the rows are in a script that puts no spaces between words."""
         found: Mask = self.index.field("flags")[rows] & UNSPACED > 0
@@ -90,7 +100,10 @@ class Query:
 
     def within(self) -> Mask | None:
         """The rows in scope, as of now; None where all are. Asked under the index's lock."""
-        return self.index.within(self.scope, self._only)
+        changes = self.index.changes
+        if self._within is None or self._within[0] != changes:
+            self._within = changes, self.index.within(self.scope, self._only)
+        return self._within[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,28 +186,28 @@ def meta_lane(view: View, query: Query) -> Ranking:
     if only_parts:
         found = _containing(view, query, faint)
     with query.index.lock:
-        scores = _fitted(lexical.score, query.index.count)
-        for row, (weight, _) in found.items():
-            scores[row] += weight
+        scores = _fitted(lexical.score, query.index.count).copy()
+        for each in found:
+            scores[each.rows] += np.float32(each.weight)
         scores = _masked(scores / max(float(scores.max(initial=0)), 1e-9), query.within())
-    _spell(view, query, scores)
+        rows = best_rows(scores, query.index, max(query.depth, TIED))
+    _spell(view, query, scores, rows[:TIED])
     with query.index.lock:
-        rows = best_rows(_with_dates(query, scores), query.index, query.depth)
-    because = {row: inside for row, (_, inside) in found.items()}
-    return Ranking(rows, scores=scores, faint=only_parts, because=because)
+        if query.spans:
+            rows = best_rows(_with_dates(query, scores), query.index, query.depth)
+        else:  # only what is among the best anyway has gained
+            rows = rows[ordered(scores[rows], rows, query.index)]
+    return Ranking(rows[: query.depth], scores=scores, faint=only_parts, because=_because(found))
 
 
 def _with_dates(query: Query, scores: Floats) -> Floats:
     """The scores with what a time adds that the query names."""
-    if not query.spans:
-        return scores
-    everyone = np.arange(len(scores), dtype=np.int32)
-    return _masked(scores + np.float32(DATED) * dated(query, everyone), query.within())
+    return _masked(scores + np.float32(DATED) * dated(query, slice(len(scores))), query.within())
 
 
-def dated(query: Query, rows: Rows) -> Floats:
+def dated(query: Query, rows: Rows | slice) -> Floats:
     """How closely the query names the time of each row: 1 for its day, 0 where it does not."""
-    found = np.zeros(len(rows), np.float32)
+    found = np.zeros(len(query.index.field("stamp")[rows]), np.float32)
     for unit, closeness in CLOSENESS.items():
         spans = [(span.start, span.end) for span in query.spans if span.unit == unit]
         if spans:
@@ -205,62 +218,135 @@ def dated(query: Query, rows: Rows) -> Floats:
 
 def _any(scores: Floats, query: Query) -> bool:
     """Whether any row in scope has a score, or a time that the query names."""
+    if query.spans:
+        return True
     with query.index.lock:
-        within = query.within()
-        some = scores if within is None else scores[within[: len(scores)]]
-    return bool(query.spans) or bool((some > 0).any())
+        return float(_masked(scores, query.within()).max(initial=0)) > 0
 
 
 def _fitted(values: Floats, count: int) -> Floats:
-    """A copy for so many rows: some may have come since it was computed."""
+    """The values for so many rows, of which some may have come since they were computed."""
+    if len(values) == count:
+        return values
     fitted = np.zeros(count, np.float32)
     fitted[: len(values)] = values[:count]
     return fitted
 
 
-def _containing(
-    view: View, query: Query, pieces: Iterable[str]
-) -> dict[int, tuple[float, tuple[str, ...]]]:
-    """The rows that have pieces as they stand, what that is worth, and which pieces.
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """The rows that have a piece as it stands, and what that is worth."""
+
+    piece: str
+    rows: Rows
+    weight: float
+
+
+def _containing(view: View, query: Query, pieces: Sequence[str]) -> list[_Inside]:
+    """What is found by some pieces, each by itself.
 
     A piece that is one term is looked for inside other words only: where it is a word of its
     own, BM25 has counted it. Its rarity is BM25's, of the chunks that have it either way.
     """
-    found: dict[int, tuple[float, tuple[str, ...]]] = {}
-    for piece in pieces:
+    found: dict[str, _Inside] = {}
+    having: dict[str, Rows] = {}
+    for piece in sorted(pieces, key=len):
         whole = _whole(view, query, piece)
         if len(whole) >= query.depth:
             continue  # its whole words fill the lane, and parts of words come after them
-        seqs = view.containing(piece, query.scope, query.depth + len(whole))
-        rows = [row for row in query.index.rows_of(seqs).tolist() if row not in whole]
-        count = len(rows) + len(whole)
-        weight = SUBSTRING * math.log(1 + (query.index.size + 0.5) / (count + 0.5))
-        for row in rows[: query.depth]:
-            before, inside = found.get(row, (0.0, ()))
-            found[row] = (before + weight, (*inside, piece))
-    return found
+        among = next((having[part] for part in having if part in piece), None)
+        rows = _rows_with(view, query, piece, whole, among)
+        if len(rows) + len(whole) <= FEW < query.depth:
+            having[piece] = np.append(rows, np.array(whole, np.int32))
+        if len(rows):
+            rarity = (query.index.size + 0.5) / (len(rows) + len(whole) + 0.5)
+            found[piece] = _Inside(piece, rows, SUBSTRING * math.log(1 + rarity))
+    return [found[piece] for piece in pieces if piece in found]
 
 
-def _whole(view: View, query: Query, piece: str) -> set[int]:
+def _because(found: Iterable[_Inside]) -> dict[int, tuple[str, ...]]:
+    """The pieces that each row has."""
+    because: dict[int, tuple[str, ...]] = {}
+    for each in found:
+        having: dict[int, tuple[str, ...]] = dict.fromkeys(each.rows.tolist(), (each.piece,))
+        for row in because.keys() & having.keys():
+            having[row] = (*because[row], each.piece)
+        because |= having
+    return because
+
+
+def _whole(view: View, query: Query, piece: str) -> list[int]:
     """The rows in scope that have a piece as a word of its own, where it is one term."""
     if words.index_terms(piece) != [piece]:
-        return set()
-    (number,) = view.term_numbers(words.stems([piece]))
+        return []
+    numbers = query.numbers_of(view, words.stems([piece]))
     with query.index.lock:
-        return set(query.index.having(number, query.within()).tolist())
+        whole: list[int] = query.index.having(numbers, query.within()).tolist()
+        return whole
 
 
-def _spell(view: View, query: Query, scores: Floats) -> None:
+def _rows_with(
+    view: View, query: Query, piece: str, whole: Collection[int], among: Rows | None
+) -> Rows:
+    """The first rows in scope, as they were stored, that have a piece as it stands.
+
+    But for those of `whole`, which have it as a word. `among`: all that have a part of it, where
+    they are few.
+    """
+    if among is not None:
+        return _holding(view, query, piece, [row for row in among.tolist() if row not in whole])
+    terms = words.index_terms(piece)
+    pairs = [term for term in terms if len(term) == 2 and words.is_unspaced(term)]
+    if pairs:  # what has the piece has all of these as terms
+        rows, doubtful = _having(view, query, piece, pairs)
+        unread = rows[doubtful]
+        if len(unread) <= FEW:
+            held = _holding(view, query, piece, unread.tolist())
+            return rows[~doubtful | np.isin(rows, held)][: query.depth]
+
+    def wanted(seqs: Sequence[int]) -> list[int]:
+        with query.index.lock:
+            rows, within = query.index.rows_of(seqs), query.within()
+            inside = rows if within is None else rows[within[rows]]
+            others = [row for row in inside.tolist() if row not in whole] if whole else inside
+            return query.index.seqs_of(np.asarray(others, np.int32))
+
+    return query.index.rows_of(view.containing(piece, query.scope, query.depth, wanted))
+
+
+def _holding(view: View, query: Query, piece: str, rows: Sequence[int]) -> Rows:
+    """Those of a few rows whose text has a piece as it stands, as they were stored."""
+    seqs = sorted(query.index.seqs_of(np.array(rows, np.int32)))
+    return query.index.rows_of(view.holding(piece, seqs, query.depth))
+
+
+def _having(view: View, query: Query, piece: str, terms: Sequence[str]) -> tuple[Rows, Mask]:
+    """The first rows in scope, as they were stored, that have all of some terms of a piece.
+
+    And whether the text must be read to know that the piece stands there: several terms may
+    stand apart, and one may only be in the name of who said it, or of the session.
+    """
+    numbers = query.numbers_of(view, terms)
+    with query.index.lock:
+        rows = query.index.having(numbers, query.within())
+        order = np.argsort(query.index.field("seq")[rows])
+        rows = rows[order[: query.depth + FEW]]
+        if terms == [piece]:
+            return rows, query.index.named_with(rows, piece)
+    return rows, np.ones(len(rows), np.bool_)
+
+
+def _spell(view: View, query: Query, scores: Floats, best: Rows) -> None:
     """Of the best rows with equal scores, let those gain that are spelled like the query."""
-    with query.index.lock:
-        best = best_rows(scores, query.index, TIED)
-        values = np.round(scores[best], 5)
-        repeated = best[np.isin(values, values[1:][values[1:] == values[:-1]])]
-        seqs = query.index.seqs_of(repeated)
-    texts = view.texts(seqs) if seqs else {}
-    spelled = query.text.split()
-    for row, seq in zip(repeated.tolist(), seqs, strict=True):
-        scores[row] += SPELLED * sum(piece in texts.get(seq, "") for piece in spelled)
+    values = np.round(scores[best], DIGITS)
+    equal = values[1:] == values[:-1]
+    if not equal.any():
+        return
+    repeated = best[np.append(equal, False) | np.append(False, equal)]
+    seqs = query.index.seqs_of(repeated)
+    texts, spelled = view.texts(seqs), query.text.split()
+    gains = [sum(piece in texts.get(seq, "") for piece in spelled) for seq in seqs]
+    scores[repeated] += np.float32(SPELLED) * np.array(gains, np.float32)
 
 
 # --- Entity ----------------------------------------------------------------------------

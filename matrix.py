@@ -20,12 +20,13 @@ class Matrix:
 
     def __init__(self, vectors: Vectors, owners: NDArray[np.int32]) -> None:
         """Takes vectors of shape (windows, dimension) and the row of the chunk of each."""
-        self._vectors, self._owners = vectors, owners
+        order = np.argsort(owners, kind="stable")
+        self._vectors, self._owners = vectors[order], owners[order].astype(np.intp)
         self._count = len(owners)
-        self._several = len(np.unique(owners)) < len(owners)
+        self._several = bool((self._owners[1:] == self._owners[:-1]).any())
 
     def add(self, owner: int, vectors: Vectors) -> None:
-        """The windows of one more chunk."""
+        """The windows of one more chunk, whose row comes after all others."""
         end = self._count + len(vectors)
         if end > len(self._owners) or vectors.shape[1] != self._vectors.shape[1]:
             self._grow(end, vectors.shape[1])
@@ -36,7 +37,7 @@ class Matrix:
 
     def _grow(self, least: int, dim: int) -> None:
         capacity = max(2 * len(self._owners), least, 64)
-        vectors, owners = np.empty((capacity, dim), np.float32), np.empty(capacity, np.int32)
+        vectors, owners = np.empty((capacity, dim), np.float32), np.empty(capacity, np.intp)
         if self._count:
             vectors[: self._count] = self._vectors[: self._count]
             owners[: self._count] = self._owners[: self._count]
@@ -44,12 +45,15 @@ class Matrix:
 
     def cosines(self, query: Vectors, chunks: int) -> NDArray[np.float32]:
         """The cosine of each chunk's best window, float32 of length `chunks`."""
+        if not self._count or self._vectors.shape[1] != len(query):
+            return np.full(chunks, NOWHERE, np.float32)
+        cosines: NDArray[np.float32] = self._vectors[: self._count] @ query
+        if self._count == chunks and not self._several:
+            return cosines  # each chunk has one, and they are in order
         best = np.full(chunks, NOWHERE, np.float32)
-        if self._count and self._vectors.shape[1] == len(query):
-            owners = self._owners[: self._count]
-            cosines = self._vectors[: self._count] @ query
-            if self._several:
-                np.maximum.at(best, owners, cosines)
-            else:
-                best[owners] = cosines
+        owners = self._owners[: self._count]
+        if self._several:
+            np.maximum.at(best, owners, cosines)
+        else:
+            best[owners] = cosines
         return best

@@ -4,42 +4,110 @@ The bulk is one sorted block; what is added later waits in short lists beside it
 places of chunks in an index (index.py), weights how often a chunk has the term.
 """
 
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int32]
+Places = NDArray[np.intp]
+"""Rows, or places in an array, in the type that needs no conversion as an index."""
 Weights = NDArray[np.float32]
 
 HALVES = 2  # weights are kept as whole halves: a word of the metadata counts half a word
+_LAST = np.iinfo(np.uint32).max  # after every term
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The postings of several terms, one term after the other, each with its rows in order."""
+
+    rows: Places
+    weights: Weights
+    """How often a row has the term, in words."""
+    term: Places
+    """Which of the terms it is: its place among them."""
+    counts: Places
+    """How many rows have each of the terms."""
+
+    def of_rows(self, kept: NDArray[np.bool_]) -> "Found":
+        """Those of the postings that a mask of all rows keeps."""
+        inside = kept[self.rows]
+        term = self.term[inside]
+        counts = np.bincount(term, minlength=len(self.counts))
+        return Found(self.rows[inside], self.weights[inside], term, counts)
+
+    def of_terms(self, start: int, end: int) -> "Found":
+        """Those of the terms from one place to before another."""
+        if start == 0 and end >= len(self.counts):
+            return self
+        at = slice(*np.searchsorted(self.term, (start, end)).tolist())
+        return Found(self.rows[at], self.weights[at], self.term[at], self.counts)
+
+    def of_others(self, terms: NDArray[np.bool_]) -> "Found":
+        """Those of all other terms than the ones of a mask."""
+        kept = ~terms[self.term]
+        return Found(self.rows[kept], self.weights[kept], self.term[kept], self.counts)
 
 
 class Postings:
     """Term numbers to rows and weights. Not safe for threads by itself."""
 
     def __init__(self, terms: NDArray[np.uint32], rows: Rows, weights: NDArray[np.uint8]) -> None:
-        """Takes three arrays of one length, a posting each, in any order."""
-        order = np.argsort(terms, kind="stable")
+        """Takes three arrays of one length, a posting each, by ascending rows."""
+        order = _order(terms)
         self._rows, self._weights = rows[order], weights[order]
-        self._terms, starts = np.unique(terms[order], return_index=True)
-        self._starts = np.append(starts, len(terms))
-        self._added: dict[int, tuple[list[int], list[int]]] = {}
+        terms = terms[order]
+        first = np.flatnonzero(np.append(True, terms[1:] != terms[:-1])[: len(terms)])
+        self._terms = np.append(terms[first], np.uint32(_LAST))
+        self._starts = np.append(first, (len(terms), len(terms)))
+        self._added: dict[int, tuple[array[int], array[int]]] = {}
 
     def add(self, row: int, terms: NDArray[np.uint32], weights: NDArray[np.uint8]) -> None:
-        """The terms of one more chunk, each once."""
+        """The terms of one more chunk, each once; its row comes after all others."""
         for term, weight in zip(terms.tolist(), weights.tolist(), strict=True):
-            rows, halves = self._added.setdefault(term, ([], []))
+            if term not in self._added:
+                self._added[term] = array("i"), array("B")
+            rows, halves = self._added[term]
             rows.append(row)
             halves.append(weight)
 
-    def of(self, term: int) -> tuple[Rows, Weights]:
-        """The rows that have a term, each once, and how often: float32, in words."""
-        at = int(np.searchsorted(self._terms, term))
-        if at < len(self._terms) and self._terms[at] == term:
-            block = slice(self._starts[at], self._starts[at + 1])
-        else:
-            block = slice(0, 0)
-        rows, halves = self._rows[block], self._weights[block]
-        if added := self._added.get(term):
-            rows = np.append(rows, np.array(added[0], np.int32))
-            halves = np.append(halves, np.array(added[1], np.uint8))
-        return rows, halves.astype(np.float32) / np.float32(HALVES)
+    def of(self, terms: Sequence[int | None]) -> Found:
+        """What is known of some terms; a term of None stands in no chunk."""
+        wanted = np.array([_LAST if term is None else term for term in terms], np.uint32)
+        at = np.searchsorted(self._terms, wanted)
+        starts = self._starts[at]
+        ends = np.where(self._terms[at] == wanted, self._starts[at + 1], starts)
+        rows: list[NDArray[np.int32]] = []
+        halves: list[NDArray[np.uint8]] = []
+        counts = ends - starts
+        for place, (term, start, end) in enumerate(
+            zip(terms, starts.tolist(), ends.tolist(), strict=True)
+        ):
+            rows.append(self._rows[start:end])
+            halves.append(self._weights[start:end])
+            if term is not None and (added := self._added.get(term)):
+                rows.append(np.array(added[0], np.int32))
+                halves.append(np.array(added[1], np.uint8))
+                counts[place] += len(added[0])
+        return Found(
+            np.concatenate([_NO_ROWS, *rows], dtype=np.intp),
+            np.concatenate([_NO_WEIGHTS, *halves]) * np.float32(1 / HALVES),
+            np.repeat(np.arange(len(counts)), counts),
+            counts,
+        )
+
+
+def _order(terms: NDArray[np.uint32]) -> Places:
+    """The stable order of terms, by their lower half and then by their upper half.
+
+    Numbers of 16 bits are sorted by counting, which is faster than comparing.
+    """
+    order = np.argsort(terms.astype(np.uint16), kind="stable")
+    upper = (terms >> np.uint32(16)).astype(np.uint16)
+    return order[np.argsort(upper[order], kind="stable")] if upper.any() else order
+
+
+_NO_ROWS, _NO_WEIGHTS = np.zeros(0, np.int32), np.zeros(0, np.uint8)

@@ -241,8 +241,8 @@ def milliseconds(moments: Sequence[str | None]) -> NDArray[np.int64]:
     >>> milliseconds(["1970-01-01T00:00:01.500Z"]).tolist()
     [1500]
     """
-    read = np.array([moment[:-1] if moment else _NEVER for moment in moments], "M8[ms]")
-    return read.astype(np.int64)
+    without_zone = np.array([moment or _NEVER for moment in moments], "S23")  # cut off
+    return without_zone.astype("M8[ms]").astype(np.int64)
 
 
 def new_chunk_id(now: str) -> str:

@@ -66,6 +66,9 @@ LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brough
 MOST_NAMES = 200  # names with a word that begins with a term, of which the closest are taken
 CLOSEST_NAMES = 32  # of one term
 KEPT_CHANGES = 20_000  # rows of what was changed; who is further behind reads everything again
+EXACT_PIECE = 3  # characters of a piece up to which its trigrams say exactly where it stands
+MOST_TRIGRAMS = 12  # about, by which the candidates for a longer piece are found
+TEXTS_AT_ONCE = 64  # read to look for a piece in
 MAX_BACKFILL = 1000  # texts searched for a name that is new
 SINCE_EVER = "0001-01-01T00:00:00.000Z"
 
@@ -121,36 +124,16 @@ OF_KIND = f"""
     WHERE e.kind = :kind COLLATE NOCASE AND {LIVE_ENTITY}
 """
 
-# Candidates come from the trigrams, or for one and two characters from their beginnings, newest
-# first, and are looked at in that order until there are enough. Up to three characters that is
-# exact; of longer pieces only the trigrams are known, and LIKE on the folded text decides.
-_CONTAINING = f"""
-    SELECT c.seq FROM ({{candidates}}) found CROSS JOIN chunks c ON c.seq = found.seq
-    WHERE {IN_SCOPE} {{verified}} LIMIT :limit
-"""
-_VERIFIED = """
-    AND (SELECT fold(s.content || char(10) || s.metadata) FROM searchable s WHERE s.seq = c.seq)
-    LIKE :pattern ESCAPE '\\'
-"""
+# Chunks that may have a piece, in the order in which they were stored: by its trigrams, or for one
+# and two characters by the beginnings of trigrams. Up to three characters that is exact.
 _BY_TRIGRAMS = """
-    SELECT rowid AS seq FROM {0}trigrams WHERE {0}trigrams MATCH :trigrams ORDER BY rowid DESC
+    SELECT rowid FROM {0}trigrams WHERE {0}trigrams MATCH :trigrams AND rowid > :after
+    ORDER BY rowid LIMIT :most
 """
 _BY_BEGINNING = """
-    SELECT DISTINCT doc AS seq FROM {0}trigram_terms WHERE term >= :low AND term < :high
-    ORDER BY seq DESC
+    SELECT DISTINCT doc FROM {0}trigram_terms WHERE term >= :low AND term < :high AND doc > :after
+    ORDER BY doc LIMIT :most
 """
-
-
-def _containing(length: int, closed: str) -> str:
-    candidates = (_BY_TRIGRAMS if length > 2 else _BY_BEGINNING).format(closed)
-    return _CONTAINING.format(candidates=candidates, verified=_VERIFIED if length > 3 else "")
-
-
-CONTAINING = {
-    (length, closed): _containing(length, closed)
-    for length in (2, 3, 4)
-    for closed in ("", "closed_")
-}
 
 # What the links in memory are made of (links.py), and what of it was changed.
 ENTITY_IDS = "SELECT id, max(valid_until IS NULL) FROM entities GROUP BY id"
@@ -517,19 +500,48 @@ class View:
         ]
         return set.intersection(*sets) if sets else None
 
-    def containing(self, literal: str, scope: Scope, limit: int) -> list[int]:
-        """The newest chunks whose folded text has `literal` in it, as LIKE finds it."""
-        bound = scope.bound() | {
-            "pattern": f"%{_escaped(literal)}%",
-            "trigrams": " AND ".join(map(_quoted, _trigrams(literal))),
-            "low": _beginning(literal)[0],
-            "high": _beginning(literal)[1],
-            "limit": limit,
-        }
+    def containing(
+        self,
+        literal: str,
+        scope: Scope,
+        limit: int,
+        wanted: Callable[[list[int]], list[int]] = list,
+    ) -> list[int]:
+        """The first chunks whose folded text has `literal` in it.
+
+        `wanted` keeps those in scope of some chunks; without it all are. It is asked for few at
+        a time, so that a piece that very many have costs no more than one that some have.
+        """
         found: list[int] = []
         for closed in ("", "closed_") if scope.asof else ("",):
-            sql = CONTAINING[min(max(len(literal), 2), 4), closed]
-            found += [row[0] for row in _all(self._db, sql, bound)]
+            for seqs in self._candidates(literal, closed, limit):
+                some, left = wanted(seqs), limit - len(found)
+                exact = len(literal) <= EXACT_PIECE
+                found += some[:left] if exact else self.holding(literal, some, left)
+                if len(found) == limit:
+                    return found
+        return found
+
+    def _candidates(self, literal: str, closed: str, most: int) -> Iterator[list[int]]:
+        """Live or closed chunks that may have `literal` in their text, as they were stored."""
+        low, high = _beginning(literal)
+        bound: dict[str, Any] = {"after": 0, "most": most, "low": low, "high": high}
+        bound["trigrams"] = " AND ".join(map(_quoted, _some_trigrams(literal)))
+        sql = (_BY_TRIGRAMS if len(literal) > 2 else _BY_BEGINNING).format(closed)
+        while seqs := [row[0] for row in _all(self._db, sql, bound)]:
+            yield seqs
+            if len(seqs) < bound["most"]:
+                return
+            bound |= {"after": seqs[-1], "most": 4 * bound["most"]}
+
+    def holding(self, literal: str, seqs: Sequence[int], limit: int) -> list[int]:
+        """The first of some chunks whose folded text, tags or properties have `literal` in them."""
+        found: list[int] = []
+        for start in range(0, len(seqs), TEXTS_AT_ONCE):
+            texts = self.texts(some := seqs[start : start + TEXTS_AT_ONCE])
+            found += [seq for seq in some if literal in words.fold(texts.get(seq, ""))]
+            if len(found) >= limit:
+                break
         return found[:limit]
 
     def named(self, keys: Iterable[str], scope: Scope) -> list[Naming]:
@@ -749,11 +761,6 @@ def _entity_id(db: apsw.Connection, reference: str, asof: str | None = None) -> 
     return str(ids.pop()) if len(ids) == 1 else None
 
 
-def _fold(*values: Any) -> str:
-    """words.fold as an SQL function."""
-    return words.fold(str(values[0]))
-
-
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""').replace("\x00", " ") + '"'
 
@@ -763,13 +770,15 @@ def _beginning(text: str) -> tuple[str, str]:
     return text, text[:-1] + chr(min(ord(text[-1]) + 1, 0x10FFFF))
 
 
-def _escaped(text: str) -> str:
-    """The text as a LIKE pattern for itself."""
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-
-
 def _trigrams(text: str) -> list[str]:
     return list(dict.fromkeys(text[at : at + 3] for at in range(len(text) - 2)))
+
+
+def _some_trigrams(text: str) -> list[str]:
+    """Every second trigram, or fewer of a long text: enough to have few false candidates."""
+    step = max(2, len(text) // MOST_TRIGRAMS)
+    places = [*range(0, len(text) - 2, step), len(text) - 3]
+    return list(dict.fromkeys(text[at : at + 3] for at in places if at >= 0))
 
 
 # --- The store -------------------------------------------------------------------------
@@ -853,7 +862,6 @@ class SqliteStore:
         db.load_extension(sqlite_vec.loadable_path())
         db.enable_load_extension(False)
         db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
-        db.create_scalar_function("fold", _fold, 1, deterministic=True)
         db.pragma("cache_size", -self._cache_kib)
         db.pragma("foreign_keys", True)
         db.pragma("synchronous", self._synchronous)

@@ -82,6 +82,20 @@ def test_few_vectors_are_compared_exactly(count: int) -> None:
     assert (exact[count:] == NOWHERE).all()
 
 
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_a_matrix_gives_each_chunk_its_best_window_whatever_the_order(most: int) -> None:
+    random = np.random.default_rng(most)
+    owners = np.repeat(rows(50), 1 if most == 1 else random.integers(0, most + 1, 50))
+    random.shuffle(owners)
+    vectors, query = made_up(len(owners) + 2, 16), made_up(1, 16, seed=1)[0]
+    held = Matrix(vectors[:-2], owners)
+    held.add(50, vectors[-2:-1])
+    held.add(51, vectors[-1:])
+    expected = np.full(52, NOWHERE, np.float32)
+    np.maximum.at(expected, np.append(owners, [50, 51]), vectors @ query)
+    assert held.cosines(query, 52) == pytest.approx(expected, abs=1e-6)
+
+
 def test_an_empty_one_of_no_dimension_takes_any() -> None:
     held = Codes(np.zeros((0, 0), np.float32), rows(0))
     query = made_up(1, 384)[0]

@@ -18,6 +18,7 @@ import pytest
 import sqlite_vec
 
 import index
+import lanes
 import store
 import timestamps
 import words
@@ -26,7 +27,8 @@ from conftest import Open
 from hash_embedder import HashEmbedder
 from index import Index
 from memory import Memory
-from rows import Vectors
+from postings import Postings
+from rows import Scope, Vectors
 from store import View
 
 CLOSE = 1e-4
@@ -322,12 +324,17 @@ def scattered(chance: Random, count: int) -> list[dict[str, Any]]:
     return made
 
 
-@pytest.mark.parametrize("many", [0, index.FREQUENT, 10**9])
+@pytest.mark.parametrize(
+    ("many", "at_once"),
+    [(0, index.AT_ONCE), (0, 1), (index.FREQUENT, index.AT_ONCE), (10**9, 1)],
+)
 def test_scores_are_bm25_over_own_and_neighbours_words(
-    wordless: Memory, monkeypatch: pytest.MonkeyPatch, many: int
+    wordless: Memory, monkeypatch: pytest.MonkeyPatch, many: int, at_once: int
 ) -> None:
-    """The same whether a term is looked at in every row, in its own rows, or as it is frequent."""
+    """The same whether a term is looked at in every row, in its own rows, or as it is frequent;
+    and whether there is room for all terms at once or for one at a time."""
     monkeypatch.setattr(index, "FREQUENT", many)
+    monkeypatch.setattr(index, "AT_ONCE", at_once)
     given = scattered(Random(1), 160)  # noqa: S311 - any texts will do
     ids = [each["chunk_id"] for each in wordless.remember_many(given[:100])]
     held(wordless)
@@ -347,6 +354,143 @@ def test_scores_are_bm25_over_own_and_neighbours_words(
         found = measures(index_, numbers(wordless, query), vector, None)
         for name, values in expected.items():
             assert found[name] == pytest.approx(values, abs=CLOSE), name
+
+
+@pytest.mark.parametrize("terms", [100, 1 << 16, 1 << 20])
+def test_postings_give_of_each_term_its_rows_in_order(terms: int) -> None:
+    random = np.random.default_rng(terms)
+    chunks = [np.unique(random.integers(1, terms, 30)).astype(np.uint32) for _ in range(300)]
+    weights = [random.integers(1, 255, len(each)).astype(np.uint8) for each in chunks]
+    rows = [np.full(len(each), row, np.int32) for row, each in enumerate(chunks)]
+    some = slice(0, 250)
+    postings = Postings(
+        np.concatenate(chunks[some]), np.concatenate(rows[some]), np.concatenate(weights[some])
+    )
+    for row in range(250, 300):
+        postings.add(row, chunks[row], weights[row])
+    asked: list[int | None] = [*chunks[3].tolist(), None, terms + 1, *chunks[270][:9].tolist()]
+    found = postings.of(asked)
+    expected = [
+        (place, row, float(halves[chunk == term][0]) / 2)
+        for place, term in enumerate(asked)
+        for row, (chunk, halves) in enumerate(zip(chunks, weights, strict=True))
+        if term in chunk.tolist()
+    ]
+    got = zip(found.term.tolist(), found.rows.tolist(), found.weights.tolist(), strict=True)
+    assert list(got) == expected
+    assert found.counts.tolist() == [
+        sum(place == at for place, _, _ in expected) for at in range(len(asked))
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 5000])
+def test_the_median_length_is_that_of_all_lengths(count: int) -> None:
+    lengths = np.random.default_rng(count).integers(0, 90, count) / 2
+    expected = float(np.median(lengths)) if count else 1.0
+    assert index._median({-3.0: 0, **Counter(lengths.tolist())}) == expected
+
+
+@pytest.mark.parametrize("distinct", [1, 3, 40, 10**6])
+@pytest.mark.parametrize("count", [1, 9, 10, 11, 700, 5003])
+def test_the_best_are_those_that_sorting_all_would_put_first(count: int, distinct: int) -> None:
+    values = np.random.default_rng(count).integers(0, distinct, count).astype(np.float32)
+    for rank in (1, 10, 200):
+        expected = -math.inf if count <= rank else float(np.sort(values)[-rank])
+        assert index.nth_highest(values, rank) == expected
+
+
+# --- Pieces as they stand --------------------------------------------------------------
+
+PIECES = (
+    *("门", "北门", "北门周会", "门北", "周-会", "上次是北门周会吗", "セン", "ｾﾝ", "é北"),
+    *("sh600089", "600089", "600089建仓", "c++", "oat", "boat", "ed", "x", "boat,北门"),
+)
+NAMED = ("a", "北门", "北门周会 team", "boat")
+TAGS: tuple[list[str], ...] = ([], [], ["北门"], ["Boats"])
+
+
+@pytest.mark.parametrize("few", [0, 5, 50])
+@pytest.mark.parametrize("past", [False, True])
+def test_pieces_are_found_where_they_stand_in_text_tags_and_properties(
+    wordless: Memory, monkeypatch: pytest.MonkeyPatch, few: int, past: bool
+) -> None:
+    """Whether the texts of few candidates are read or their trigrams are asked for, and never for
+    the name of who said it or of the session."""
+    monkeypatch.setattr(lanes, "FEW", few)
+    chance = Random(few)  # noqa: S311 - any texts will do
+    beside = ("painted", "BOATS", "周会 ", "北门", "建仓 ", "café", "SH600089建仓", "C++ ", " ")
+    ids: list[str] = []
+    for _ in range(80):
+        text = "".join(chance.choices((*PIECES, *beside), k=chance.randint(1, 5)))
+        given: dict[str, Any] = {"source": chance.choice(NAMED)}
+        given |= {"session_id": chance.choice(NAMED), "tags": chance.choice(TAGS)}
+        ids.append(wordless.remember(f"n{len(ids)} {text}", **given)["chunk_id"])
+    wordless.update(ids[5], new_properties={"room": "北门周会"})
+    then = moment()
+    for chunk_id in ids[::7]:
+        wordless.forget(chunk_id)
+    scope = Scope(asof=then, source="北门") if past else Scope()
+    with wordless._store.view() as view:
+        for text in (*PIECES, " ".join(PIECES)):
+            query = asked(view, text, scope)
+            pieces = words.literals(text)
+            found = {
+                each.piece: each.rows.tolist() for each in lanes._containing(view, query, pieces)
+            }
+            expected = {piece: standing(view, query, piece) for piece in pieces}
+            assert {piece: sorted(rows) for piece, rows in found.items()} == {
+                piece: rows for piece, rows in expected.items() if rows
+            }
+
+
+def asked(view: View, text: str, scope: Scope) -> lanes.Query:
+    return lanes.Query(
+        view,
+        text,
+        scope,
+        at=timestamps.now(),
+        depth=200,
+        hops=0,
+        fan_out=0,
+        vector=None,
+        noise=(),
+        spans=lambda index: (),
+    )
+
+
+def standing(view: View, query: lanes.Query, piece: str) -> list[int]:
+    """The rows in scope with a piece in their text that have it not as a word, by reading all."""
+    held = query.index
+    within = query.within()
+    rows = np.arange(held.count) if within is None else np.flatnonzero(within)
+    seqs = held.seqs_of(rows.astype(np.int32))
+    texts = view.texts(seqs)
+    (number,) = view.term_numbers(words.stems([piece]))
+    alone = words.index_terms(piece) == [piece]
+    whole = held.having([number], within).tolist() if alone else []
+    return [
+        row
+        for row, seq in zip(rows.tolist(), seqs, strict=True)
+        if piece in words.fold(texts[seq]) and row not in whole
+    ]
+
+
+@pytest.mark.parametrize("piece", ["oa", "oat", "boat", "boats sail"])
+def test_of_a_piece_that_many_have_no_more_are_looked_at_than_are_wanted(
+    wordless: Memory, piece: str
+) -> None:
+    wordless.remember_many([{"content": f"boats sail {number}"} for number in range(300)])
+    seen: list[int] = []
+
+    def wanted(seqs: list[int]) -> list[int]:
+        seen.extend(seqs)
+        return [seq for seq in seqs if seq % 2]
+
+    with wordless._store.view() as view:
+        everyone = view.containing(piece, Scope(), 1000)
+        assert view.containing(piece, Scope(), 5, wanted) == everyone[:10:2]
+    assert len(everyone) == 300
+    assert len(seen) <= 25
 
 
 # --- Neighbours ------------------------------------------------------------------------
