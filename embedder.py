@@ -32,6 +32,7 @@ OFFLINE_E5 = "intfloat/multilingual-e5-small"
 OFFLINE_USE = "universal-sentence-encoder-multilingual-3"
 HUB_PROBE_SECONDS = 3.0
 QUERY_CACHE = 1024
+PORTION = 8  # texts given to a model at once: more are hardly faster, and queries wait for them
 
 PREFIXES = {
     "intfloat/multilingual-e5-large": ("query: ", "passage: "),
@@ -110,12 +111,16 @@ class OfflineUse:
         return len(text) <= self._CHARACTERS
 
     def passages(self, texts: Sequence[str]) -> Vectors:
-        vectors = [self.query(text) for text in texts]
-        return np.stack(vectors) if vectors else np.zeros((0, self.dim), np.float32)
+        if not texts:
+            return np.zeros((0, self.dim), np.float32)
+        with self._lock:
+            return np.stack(
+                [_unit(each) for each in self._model.encode(list(map(readable, texts)))]
+            )
 
     def query(self, text: str) -> Vectors:
-        with self._lock:
-            return _unit(self._model.encode(readable(text)))
+        vector: Vectors = self.passages([text])[0]
+        return vector
 
 
 class HubModel:
@@ -172,18 +177,56 @@ def readable(text: str) -> str:
 
 
 def embed(
-    model: Embedder, text: str, stopped: Callable[[], bool] = lambda: False
-) -> Vectors | None:
-    """A vector for each window of a text, so that nothing of a long one is cut.
+    model: Embedder, texts: Sequence[str], stopped: Callable[[], bool] = lambda: False
+) -> list[Vectors | None]:
+    """For each text a vector for each of its windows, so that nothing of a long one is cut.
 
-    A long text takes a while: None as soon as `stopped` says so.
+    None for a text that the model fails over, and for all as soon as `stopped` says so: many
+    texts or a long one take a while.
     """
-    vectors = []
-    for piece in windows(text, model.fits):
+    cut = [_windows(model, text) for text in texts]
+    vectors = iter(_in_portions(model, [piece for pieces in cut for piece in pieces], stopped))
+    return [_stacked([next(vectors) for _ in pieces]) for pieces in cut]
+
+
+def _windows(model: Embedder, text: str) -> list[str]:
+    """The windows of a text; none where the model fails over it."""
+    try:
+        return windows(text, model.fits)
+    except Exception:
+        log.exception("the model %s failed over a text", model.name)
+        return []
+
+
+def _stacked(vectors: Sequence[Vectors | None]) -> Vectors | None:
+    found = [each for each in vectors if each is not None]
+    return np.stack(found) if found and len(found) == len(vectors) else None
+
+
+def _in_portions(
+    model: Embedder, pieces: Sequence[str], stopped: Callable[[], bool]
+) -> list[Vectors | None]:
+    """The vector of each piece; those of like length are handed over together."""
+    found: list[Vectors | None] = [None] * len(pieces)
+    order = sorted(range(len(pieces)), key=lambda at: len(pieces[at]))
+    for start in range(0, len(order), PORTION):
         if stopped():
-            return None
-        vectors.append(model.passages([piece])[0])
-    return np.stack(vectors)
+            break
+        some = order[start : start + PORTION]
+        for at, vector in zip(some, _each(model, [pieces[at] for at in some]), strict=True):
+            found[at] = vector
+    return found
+
+
+def _each(model: Embedder, pieces: Sequence[str]) -> Sequence[Vectors | None]:
+    """The vectors of some pieces; where the model fails, of those that it does not fail over."""
+    try:
+        return list(model.passages(pieces))
+    except Exception:
+        if len(pieces) > 1:
+            return [vector for piece in pieces for vector in _each(model, [piece])]
+        log.exception("the model %s failed over a text", model.name)
+        return [None]
 
 
 def windows(text: str, fits: Callable[[str], bool]) -> list[str]:

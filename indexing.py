@@ -2,6 +2,8 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import words
 from index import NOBODY, QUESTION, TELLS_TIME, UNNAMED, UNSPACED
@@ -31,6 +33,11 @@ class Indexed:
             hashlib.blake2b(content.encode(), digest_size=8).digest(), "big", signed=True
         )
 
+    @property
+    def terms(self) -> Iterable[str]:
+        """The terms of the text itself, each once."""
+        return self._own
+
     def pieces(self, metadata: str) -> str:
         """The folded text in which pieces are looked for as they stand."""
         return f"{self._folded}\n{words.fold(metadata)}{PADDING}"
@@ -40,10 +47,18 @@ class Indexed:
 
         Tags, properties, who said it and the session's name count half a word.
         """
-        beside = [metadata]
-        beside += [source] if source != NOBODY else []
-        beside += [session_id] if session_id != UNNAMED else []
         total = {term: count * HALVES for term, count in self._own.items()}
-        for term in words.stems(words.index_terms("\n".join(beside))):
+        beside = [*(words.stems(words.index_terms(metadata)) if metadata else ())]
+        beside += _terms_of_name(source) if source != NOBODY else ()
+        beside += _terms_of_name(session_id) if session_id != UNNAMED else ()
+        for term in beside:
             total[term] = total.get(term, 0) + 1
-        return {term: weight if weight < MOST else MOST for term, weight in total.items()}
+        if max(total.values(), default=0) > MOST:
+            return {term: min(weight, MOST) for term, weight in total.items()}
+        return total
+
+
+@lru_cache(maxsize=1 << 10)
+def _terms_of_name(name: str) -> Sequence[str]:
+    """The terms of a source or a session, of which one has many texts."""
+    return tuple(words.stems(words.index_terms(name)))

@@ -143,6 +143,7 @@ class Memory:
         self._work = threading.Event()
         self._fill_lock, self._start_lock = threading.Lock(), threading.Lock()
         self._noise: Noise = ()
+        self._unrelated = 0.0
         self._log = RecallLog(self._store)
         self._keeper: Keeper | None = None
         self._pool = ThreadPoolExecutor(READER_SETS * len(ALONE), thread_name_prefix="mnelo-lane")
@@ -479,39 +480,46 @@ class Memory:
 
     def _remember(self, items: Sequence[dict[str, Any]]) -> list[Remembered]:
         now = timestamps.now()
-        vectors = [
-            self._vectors(item["content"], item["source"], item["timestamp"] or now)
-            for item in items
-        ]
+        vectors = self._vectors(
+            [(item["content"], item["source"], item["timestamp"] or now) for item in items]
+        )
         chunks = [_chunk(item, each) for item, each in zip(items, vectors, strict=True)]
         stored = self._store.put_chunks(chunks, CLIENT.get())
-        self._work.set()
-        results: list[Remembered] = []
-        for chunk, each in zip(chunks, stored, strict=True):
-            result: Remembered = {
+        if any(each.pending for each in stored):
+            self._work.set()
+        off = self._off()
+        results: list[Remembered] = [
+            {
                 "chunk_id": each.id,
                 "status": "stored" if each.new else "exists",
                 "entities": each.entity_ids,
-                "embedding": "stored" if not each.pending else "off" if self._off() else "pending",
+                "embedding": "stored" if not each.pending else "off" if off else "pending",
             }
-            if len(items) == 1 and chunk.vectors is not None:
-                similar = self._similar(each.id, chunk.vectors)
-                result.update({"similar": similar} if similar else {})
-            results.append(result)
+            for each in stored
+        ]
+        if len(items) == 1 and vectors[0] is not None:
+            similar = self._similar(results[0]["chunk_id"], vectors[0])
+            results[0].update({"similar": similar} if similar else {})
         return results
 
-    def _vectors(self, content: str, source: str, timestamp: str) -> Vectors | None:
-        """The vectors of a text, if the model is there and the text is not too long to wait for."""
+    def _vectors(self, texts: Sequence[tuple[str, str, str]]) -> list[Vectors | None]:
+        """The vectors of texts, each with its source and time; None for one that is to wait.
+
+        It waits where it is too long to be waited for, and all do until the model is there.
+        """
         model = self._model(0)
-        if model is None or len(content) > INLINE_CHARACTERS:
-            return None
-        return self._embed(model, self._passage(content, source, timestamp))
+        short = [text for text in texts if len(text[0]) <= INLINE_CHARACTERS]
+        if model is None or not short:
+            return [None] * len(texts)
+        made = iter(self._embed(model, [self._passage(*text) for text in short]))
+        return [next(made) if len(text[0]) <= INLINE_CHARACTERS else None for text in texts]
 
     def _vectors_of_next(self, chunk_id: str, content: str) -> Vectors | None:
         """The vectors of the text that is to replace a memory's."""
         with self._store.view() as view:
             current = view.chunks([view.latest_version(chunk_id)], Scope())
-        return self._vectors(content, current[0].source, current[0].timestamp) if current else None
+        texts = [(content, row.source, row.timestamp) for row in current]
+        return self._vectors(texts)[0] if texts else None
 
     def _passage(self, content: str, source: str, timestamp: str) -> str:
         """What is embedded of a memory: when, who and what, though only the last is shown.
@@ -523,19 +531,14 @@ class Memory:
         who = "" if source == NOBODY or words.speaker(content) else f"{source}: "
         return f"{when}{who}{content}"
 
-    def _embed(self, model: Embedder, content: str) -> Vectors | None:
+    def _embed(self, model: Embedder, passages: Sequence[str]) -> list[Vectors | None]:
         """A model that fails over a text keeps no memory from being stored: it waits instead."""
-        try:
-            return embedder.embed(model, content, self._closing.is_set)
-        except Exception:
-            log.exception("the model %s failed over a text", model.name)
-            return None
+        return embedder.embed(model, passages, self._closing.is_set)
 
     def _similar(self, chunk_id: str, vectors: Vectors) -> list[Similar]:
         """Live memories that say nearly the same, on a scale that holds for every model."""
-        with self._store.view() as view:
-            model, index = view.model(), view.index()
-            unrelated = model.unrelated if model else 0.0
+        with self._store.view() as view, view.reading():
+            index, unrelated = view.index(), self._unrelated
             with index.lock:
                 live = index.field("live")
                 cosine = index.meaning(vectors[0], live, live, view.cosines).cosine
@@ -683,6 +686,7 @@ class Memory:
             known = self._store.adopt_model(measured)
         if (known.name, known.dim) != (model.name, model.dim):
             raise ModelError("model.differs", configured=model.name, recorded=known.name)
+        self._unrelated = known.unrelated
         self._noise = known.noise or embedder.noise(model)
         if not known.noise and not self._store.read_only:
             self._store.put_noise(self._noise)
@@ -715,13 +719,17 @@ class Memory:
         try:
             with self._store.view() as view:
                 waiting = view.pending(FILL_FIRST)
+            due = [row for row in waiting if longest is None or len(row.content) <= longest]
             filled = 0
-            for row in waiting:
-                if time.monotonic() > deadline or (longest and len(row.content) > longest):
-                    continue
-                passage = self._passage(row.content, row.source, row.timestamp)
-                vectors = self._embed(model, passage)
-                filled += 0 if vectors is None else self._store.put_vectors([(row.seq, vectors)])
+            for start in range(0, len(due), embedder.PORTION):
+                if time.monotonic() > deadline:
+                    break
+                rows = due[start : start + embedder.PORTION]
+                passages = [self._passage(row.content, row.source, row.timestamp) for row in rows]
+                made = zip(rows, self._embed(model, passages), strict=True)
+                filled += self._store.put_vectors(
+                    [(row.seq, vectors) for row, vectors in made if vectors is not None]
+                )
             return filled
         finally:
             self._fill_lock.release()

@@ -172,10 +172,6 @@ CREATE TRIGGER entity_named AFTER INSERT ON aliases
 WHEN (SELECT what FROM changes ORDER BY id DESC LIMIT 1) IS NOT new.entity_id BEGIN
     INSERT INTO changes (kind, what) VALUES ('entity', new.entity_id);
 END;
-CREATE TRIGGER mention_added AFTER INSERT ON mentions
-WHEN EXISTS (SELECT 1 FROM postings WHERE chunk_seq = new.chunk_seq) BEGIN
-    INSERT INTO changes (kind, what) VALUES ('chunk', new.chunk_seq);
-END;
 CREATE TRIGGER mention_deleted AFTER DELETE ON mentions BEGIN
     INSERT INTO changes (kind, what) VALUES ('chunk', old.chunk_seq);
 END;

@@ -13,9 +13,10 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
@@ -70,6 +71,7 @@ EXACT_PIECE = 3  # characters of a piece up to which its trigrams say exactly wh
 MOST_TRIGRAMS = 12  # about, by which the candidates for a longer piece are found
 TEXTS_AT_ONCE = 64  # read to look for a piece in
 MAX_BACKFILL = 1000  # texts searched for a name that is new
+MOST_TERMS = 200_000  # whose numbers are kept in memory: some 20 MB
 SINCE_EVER = "0001-01-01T00:00:00.000Z"
 
 # --- SQL: what is live -----------------------------------------------------------------
@@ -176,7 +178,7 @@ NAMED = f"""
     ORDER BY length(a.key) DESC, e.importance DESC, e.id
 """
 
-BEGINNING = "SELECT key FROM name_words WHERE word >= ? AND word < ? LIMIT ?"
+NAMES_FROM = "SELECT key FROM name_words WHERE word >= ? AND word < ? LIMIT ?"
 
 # Of some spellings, in their order, the entities that they are names of.
 NAMES_LIKE = f"""
@@ -247,7 +249,7 @@ ENTITY_NAMES = """
 # --- SQL: writing ----------------------------------------------------------------------
 
 SAME_CHUNK = """
-    SELECT seq, id FROM chunks
+    SELECT seq, id, pending FROM chunks
     WHERE content_hash = :hash AND valid_until IS NULL AND content = :content
     AND source = :source AND session_id = :session_id
     AND (:timestamp IS NULL OR timestamp = :timestamp)
@@ -260,8 +262,8 @@ INSERT_CHUNK = """
         created_at, valid_from, pending
     ) VALUES (
         :id, :content, :hash, :source, :session_id, :timestamp, :importance, :metadata,
-        :created_at, :valid_from, 1
-    ) RETURNING seq
+        :created_at, :valid_from, :pending
+    )
 """
 
 CHUNK_VERSION = """
@@ -308,18 +310,22 @@ CLOSE_CHUNK = """
 
 PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
 
-PUT_TERMS = "INSERT OR IGNORE INTO terms (term) SELECT value FROM json_each(:terms)"
+PUT_TERM = "INSERT INTO terms (term, id) VALUES (?, ?)"
 
 # One transaction writes at a time, so a number above all others is above all that anybody saw.
 _NEXT_REV = "(SELECT coalesce(max(rev), 0) + 1 FROM postings)"
 
-PUT_POSTINGS = f"""
-    INSERT OR REPLACE INTO postings
-    VALUES (:seq, {_NEXT_REV}, :place, :flags, :speaker, :terms, :weights)
+BEGINNING = f"""
+    SELECT (SELECT coalesce(max(seq), 0) FROM chunks), {_NEXT_REV},
+        (SELECT coalesce(max(id), 0) FROM terms)
 """
 
+PUT_PIECES = "INSERT INTO {0} (rowid, text) VALUES (?, ?)"
+
+PUT_POSTINGS = "INSERT OR REPLACE INTO postings VALUES (?, ?, ?, ?, ?, ?, ?)"
+
 WITHOUT_POSTINGS = """
-    SELECT c.seq, coalesce(o.seq, c.seq) FROM chunks c
+    SELECT c.seq, o.seq, c.source, c.session_id FROM chunks c
     LEFT JOIN chunks o ON o.superseded_by = c.id
     WHERE c.seq NOT IN (SELECT chunk_seq FROM postings) ORDER BY c.seq
 """
@@ -327,7 +333,28 @@ WITHOUT_POSTINGS = """
 PLACE = "SELECT place FROM postings WHERE chunk_seq = ?"
 
 CHANGED_ALL = f"UPDATE postings SET rev = {_NEXT_REV}"
-CHANGED = CHANGED_ALL + " WHERE chunk_seq = ?"
+CHANGED = "UPDATE postings SET rev = ? WHERE chunk_seq = ?"
+
+PUT_MENTION = """
+    INSERT INTO mentions VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET origin = excluded.origin WHERE origin = 'found'
+"""
+
+# Live texts that may have a piece of a name in them, newest first; for a piece of one or two
+# characters by the beginnings of trigrams.
+_HAVING = """
+    SELECT s.seq, s.content || char(10) || s.metadata
+    FROM ({0}) found CROSS JOIN searchable s ON s.seq = found.seq
+    WHERE EXISTS (SELECT 1 FROM chunks c WHERE c.seq = found.seq AND c.valid_until IS NULL)
+"""
+HAVING_PIECE = _HAVING.format("""
+    SELECT rowid AS seq FROM trigrams
+    WHERE trigrams MATCH :trigrams AND rowid <= :last ORDER BY rowid DESC
+""")
+HAVING_SHORT_PIECE = _HAVING.format("""
+    SELECT DISTINCT doc AS seq FROM trigram_terms
+    WHERE term >= :low AND term < :high AND doc <= :last ORDER BY seq DESC
+""")
 
 INSERT_ENTITY = """
     INSERT INTO entities (
@@ -367,7 +394,7 @@ INSERT_RELATION = """
     ) VALUES (
         :source_id, :target_id, :relation, :weight, :properties, :source, :now,
         :valid_from, :valid_until, :evidence
-    ) RETURNING id
+    )
 """
 
 CLOSE_RELATION = """
@@ -451,8 +478,7 @@ REOPEN_ENTITY = "UPDATE entities SET valid_until = NULL, superseded_by = NULL WH
 
 INSERT_AUDIT = """
     INSERT INTO audit (at, client, action, target_kind, target_id, reason, detail_json)
-    VALUES (:at, :client, :action, :target_kind, :target_id, :reason, :detail)
-    RETURNING id
+    VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 
 INSERT_LOG = """
@@ -560,7 +586,7 @@ class View:
         keys: dict[str, None] = {}
         for part in parts:
             bounds = (*_beginning(part[: words.LONGEST_START]), MOST_NAMES)
-            found = sorted({row[0] for row in _all(self._db, BEGINNING, bounds)})
+            found = sorted({row[0] for row in _all(self._db, NAMES_FROM, bounds)})
             found.sort(key=len)
             keys |= dict.fromkeys(found[:CLOSEST_NAMES])
         if not keys:
@@ -761,6 +787,10 @@ def _entity_id(db: apsw.Connection, reference: str, asof: str | None = None) -> 
     return str(ids.pop()) if len(ids) == 1 else None
 
 
+_json = json.JSONEncoder(ensure_ascii=False).encode
+"""A value as JSON, its text as it stands."""
+
+
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""').replace("\x00", " ") + '"'
 
@@ -807,7 +837,9 @@ class SqliteStore:
         self._busy_ms = int(busy_seconds * 1000)
         self._synchronous = synchronous
         self._lanes = tuple(lanes)
-        self._cache_kib = cache_mb * 1024 // (1 + reader_sets * len(self._lanes))
+        # A quarter for the writer: what a long transaction changes should not be written twice.
+        self._writer_kib = cache_mb * 1024 // 4
+        self._reader_kib = 3 * self._writer_kib // (1 + reader_sets * len(self._lanes))
         self._write_lock = threading.Lock()
         self._all: list[apsw.Connection] = []
         # None stands for a set that is made when it is first needed.
@@ -817,6 +849,7 @@ class SqliteStore:
         self._singles: LifoQueue[View] = LifoQueue()
         self._log_db: apsw.Connection | None = None
         self._indexes = _Indexes()
+        self._terms: dict[str, int] = {}  # numbers in the file, for who holds the write lock
         with self._explained():
             self._db = self._open()
 
@@ -862,7 +895,9 @@ class SqliteStore:
         db.load_extension(sqlite_vec.loadable_path())
         db.enable_load_extension(False)
         db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
-        db.pragma("cache_size", -self._cache_kib)
+        # Plans that no value can change: else many a statement is planned anew for each value.
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        db.pragma("cache_size", -(self._reader_kib if reader else self._writer_kib))
         db.pragma("foreign_keys", True)
         db.pragma("synchronous", self._synchronous)
         db.pragma("query_only", reader)
@@ -925,8 +960,24 @@ class SqliteStore:
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
         """Hold the write lock: threads queue for it here, processes for SQLite's."""
-        with self._write_lock, self._begun(self._db):
-            yield self._db
+        with self._write_lock:
+            try:
+                with self._begun(self._db):
+                    yield self._db
+            except BaseException:
+                self._terms.clear()  # some may be in no file
+                raise
+
+    @contextmanager
+    def _writing(self, client: str) -> Iterator["_Writer"]:
+        """A transaction of what a client asked for, with all that follows from it."""
+        with self._transaction() as db:
+            if len(self._terms) > MOST_TERMS:
+                self._terms.clear()
+            spellings = self._indexes.spellings(db)
+            writer = _Writer(db, timestamps.now(), client, self._terms, spellings)
+            yield writer
+            writer.finish()
 
     @contextmanager
     def _begun(self, db: apsw.Connection) -> Iterator[None]:
@@ -969,14 +1020,9 @@ class SqliteStore:
     def put_chunks(self, chunks: Sequence[NewChunk], client: str) -> list[StoredChunk]:
         """Store memories, or find them stored, with all that hangs on them."""
         indexed = [Indexed(chunk.content) for chunk in chunks]
-        with self._transaction() as db:
-            writer = self._writer(db, client)
-            return [
-                writer.put_chunk(chunk, text) for chunk, text in zip(chunks, indexed, strict=True)
-            ]
-
-    def _writer(self, db: apsw.Connection, client: str) -> "_Writer":
-        return _Writer(db, timestamps.now(), client, self._indexes.spellings(db))
+        with self._writing(client) as writer:
+            writer.look_up(term for text in indexed for term in text.terms)
+            return list(map(writer.put_chunk, chunks, indexed))
 
     def replace_chunk(
         self, chunk_id: str, change: Change, reason: str, client: str
@@ -986,43 +1032,42 @@ class SqliteStore:
         The ids are the same where the change changes nothing.
         """
         indexed = None if change.content is None else Indexed(change.content)
-        with self._transaction() as db:
-            return self._writer(db, client).replace(chunk_id, change, indexed, reason)
+        with self._writing(client) as writer:
+            return writer.replace(chunk_id, change, indexed, reason)
 
     def close_chunk(
         self, chunk_id: str, reason: str, cascade: bool, client: str
     ) -> tuple[int, int]:
         """Forget a memory; how many chunks and how many relations were closed."""
-        with self._transaction() as db:
-            return self._writer(db, client).forget_chunk(chunk_id, reason, cascade)
+        with self._writing(client) as writer:
+            return writer.forget_chunk(chunk_id, reason, cascade)
 
     # -- writing the graph --
 
     def put_relation(self, relation: NewRelation, client: str) -> tuple[int, str]:
         """Store a relation; its id and what was done."""
-        with self._transaction() as db:
-            writer = self._writer(db, client)
+        with self._writing(client) as writer:
             return writer.put_relation(relation, source="manual", about=writer.now)
 
     def close_entity(
         self, entity_id: str, reason: str, cascade: bool, client: str
     ) -> tuple[int, int]:
-        with self._transaction() as db:
-            return self._writer(db, client).forget_entity(entity_id, reason, cascade)
+        with self._writing(client) as writer:
+            return writer.forget_entity(entity_id, reason, cascade)
 
     def close_relation(self, relation_id: int, reason: str, client: str) -> int:
-        with self._transaction() as db:
-            return self._writer(db, client).forget_relation(relation_id, reason)
+        with self._writing(client) as writer:
+            return writer.forget_relation(relation_id, reason)
 
     def merge_entities(self, keep: str, duplicate: str, reason: str, client: str) -> Merge | None:
         """Make two entities one; None where they are already."""
-        with self._transaction() as db:
-            return self._writer(db, client).merge_entities(keep, duplicate, reason)
+        with self._writing(client) as writer:
+            return writer.merge_entities(keep, duplicate, reason)
 
     def undo_merge(self, audit_id: int, client: str) -> int:
         """Take a merge back; how many were."""
-        with self._transaction() as db:
-            return self._writer(db, client).undo_merge(audit_id)
+        with self._writing(client) as writer:
+            return writer.undo_merge(audit_id)
 
     # -- vectors --
 
@@ -1052,12 +1097,8 @@ class SqliteStore:
 
     def put_vectors(self, rows: Sequence[tuple[int, Vectors]]) -> int:
         """Give waiting chunks their vectors; how many still waited and were live."""
-        with self._transaction() as db:
-            waiting = "SELECT 1 FROM chunks WHERE seq = ? AND pending = 1 AND valid_until IS NULL"
-            due = [row for row in rows if _one(db, waiting, (row[0],))]
-            for seq, vectors in due:
-                _put_vectors(db, seq, vectors)
-            return len(due)
+        with self._writing("") as writer:
+            return sum(writer.fill(seq, vectors) for seq, vectors in rows)
 
     def repair_vectors(self, *, dry_run: bool) -> dict[str, int]:
         """Mend what the invariant forbids; how many rows of each kind were found.
@@ -1394,10 +1435,6 @@ def _to_changes(db: apsw.Connection) -> None:
         WHEN (SELECT what FROM changes ORDER BY id DESC LIMIT 1) IS NOT new.entity_id BEGIN
             INSERT INTO changes (kind, what) VALUES ('entity', new.entity_id);
         END;
-        CREATE TRIGGER mention_added AFTER INSERT ON mentions
-        WHEN EXISTS (SELECT 1 FROM postings WHERE chunk_seq = new.chunk_seq) BEGIN
-            INSERT INTO changes (kind, what) VALUES ('chunk', new.chunk_seq);
-        END;
         CREATE TRIGGER mention_deleted AFTER DELETE ON mentions BEGIN
             INSERT INTO changes (kind, what) VALUES ('chunk', old.chunk_seq);
         END;
@@ -1433,7 +1470,9 @@ def migrate(db: apsw.Connection) -> None:
         else:
             for step in MIGRATIONS[version - 1 :]:
                 step(db)
-            _Writer(db, timestamps.now(), "", Spellings(())).index_rest()
+            writer = _Writer(db, timestamps.now(), "", {}, Spellings(()))
+            writer.index_rest()
+            writer.finish()
         db.pragma("user_version", SCHEMA_VERSION)
         db.execute("COMMIT")
     except BaseException:
@@ -1448,9 +1487,50 @@ def migrate(db: apsw.Connection) -> None:
 class _Writer:
     """The steps of one transaction: all rows it writes share one moment and one client."""
 
-    def __init__(self, db: apsw.Connection, now: str, client: str, spellings: Spellings) -> None:
+    def __init__(
+        self,
+        db: apsw.Connection,
+        now: str,
+        client: str,
+        terms: dict[str, int],
+        spellings: Spellings,
+    ) -> None:
+        """`terms` are numbers known so far, in the file or in this transaction; some are added.
+
+        `spellings` tells what may be a name; names that are new are added."""
         self._db, self.now, self._client, self._spellings = db, now, client, spellings
         self._view = View(db, _Indexes())  # sees what this transaction has written
+        self._terms = terms
+        ((self._first_new, self._rev, self._last_term),) = _all(db, BEGINNING)
+        self._last_indexed = self._first_new
+        self._new_terms: dict[str, int] = {}
+        self._no_terms: set[str] = set()  # looked up, and not in the file
+        self._mentions: dict[tuple[str, int], str] = {}
+        self._pieces: dict[int, str] = {}
+        self._new_names: list[tuple[str, str, int]] = []
+        self._named: set[tuple[str, str]] = set()
+        self._live: dict[str, str] = {}
+        self._known_from: dict[str, str] = {}
+
+    def finish(self) -> None:
+        """Write what is written once for all: the last step of the transaction.
+
+        FTS5 writes out what it holds before most other statements, so it comes after those.
+        """
+        self._db.executemany(PUT_TERM, sorted(self._new_terms.items()))
+        known = [(seq,) for seq in self._pieces if seq <= self._first_new]
+        self._db.executemany("DELETE FROM trigrams WHERE rowid = ?", known)
+        self._db.executemany(PUT_PIECES.format("trigrams"), sorted(self._pieces.items()))
+        for entity_id, key, last in self._new_names:
+            self._link_texts(entity_id, key, last)
+        rows = sorted((*linked, origin) for linked, origin in self._mentions.items())
+        self._db.executemany(PUT_MENTION, rows)
+        self._linked_late({seq for _, seq, _ in rows})
+
+    def _linked_late(self, seqs: Iterable[int]) -> None:
+        """Tell of new mentions of chunks that were there before (see links.py)."""
+        late = [(seq,) for seq in sorted(seqs) if seq <= self._first_new]
+        self._db.executemany("INSERT INTO changes (kind, what) VALUES ('chunk', ?)", late)
 
     # -- chunks --
 
@@ -1463,24 +1543,21 @@ class _Writer:
             "timestamp": chunk.timestamp,
         }
         found = _all(self._db, SAME_CHUNK, same)
-        seq, chunk_id = found[0] if found else self._insert_chunk(chunk, indexed.hash)
+        seq, chunk_id, waits = found[0] if found else self._put_new(chunk, indexed.hash)
         self._tag(seq, chunk.tags)
         about = chunk.timestamp or self.now
         ids = [self.put_entity(entity, chunk.source, about) for entity in chunk.entities]
         self._mention(seq, ids, "given")
         for relation in chunk.relations:
-            shown = replace(relation, evidence_chunk_id=relation.evidence_chunk_id or chunk_id)
-            self.put_relation(shown, source=chunk.source, about=about)
+            self.put_relation(relation, source=chunk.source, about=about, said_by=(chunk_id, seq))
         self._link_names(seq, indexed.names)
         if not found or chunk.tags:  # tags are searched too
-            self._index(seq, indexed)
-        if chunk.vectors is not None and not found:
-            _put_vectors(self._db, seq, chunk.vectors)
+            before = seq if found else None
+            self._index(seq, indexed, chunk.source, chunk.session_id, before)
         self._audit("remember", "chunk", chunk_id, "", {"status": "exists" if found else "stored"})
-        waits = _one(self._db, "SELECT pending FROM chunks WHERE seq = ?", (seq,))
         return StoredChunk(chunk_id, not found, ids, bool(waits))
 
-    def _insert_chunk(self, chunk: NewChunk, content_hash: int) -> tuple[int, str]:
+    def _put_new(self, chunk: NewChunk, content_hash: int) -> tuple[int, str, bool]:
         chunk_id = new_chunk_id(self.now)
         row = {
             "id": chunk_id,
@@ -1494,7 +1571,32 @@ class _Writer:
             "created_at": self.now,
             "valid_from": chunk.timestamp or self.now,
         }
-        return _one(self._db, INSERT_CHUNK, row), chunk_id
+        return self._insert_chunk(row, chunk.vectors), chunk_id, chunk.vectors is None
+
+    def _insert_chunk(self, row: dict[str, Any], vectors: Vectors | None) -> int:
+        """Write a new version with its vectors, or let it wait for them; its seq."""
+        self._db.execute(INSERT_CHUNK, row | {"pending": vectors is None})
+        seq = self._db.last_insert_rowid()
+        if vectors is not None:
+            self._put_vectors(seq, vectors)
+        return seq
+
+    def _put_vectors(self, seq: int, vectors: Vectors) -> None:
+        for part, vector in enumerate(vectors):
+            self._db.execute("INSERT INTO windows (chunk_seq, part) VALUES (?, ?)", (seq, part))
+            content = np.ascontiguousarray(vector, np.float32).tobytes()
+            sql = "INSERT INTO vectors (rowid, embedding, live) VALUES (?, ?, 1)"
+            self._db.execute(sql, (self._db.last_insert_rowid(), content))
+
+    def fill(self, seq: int, vectors: Vectors) -> bool:
+        """Give a chunk its vectors if it is live and waits for them; whether it did."""
+        sql = "UPDATE chunks SET pending = 0 WHERE seq = ? AND pending = 1 AND valid_until IS NULL"
+        self._db.execute(sql, (seq,))
+        waited = self._db.changes() > 0
+        if waited:
+            self._put_vectors(seq, vectors)
+            self._changed(seq)
+        return waited
 
     def _tag(self, seq: int, tags: Iterable[str]) -> None:
         for tag in tags:
@@ -1502,12 +1604,10 @@ class _Writer:
 
     def _mention(self, seq: int, entity_ids: Iterable[str], origin: str) -> None:
         """Link a chunk with entities; what was said of one weighs more than what was read."""
-        sql = """
-            INSERT INTO mentions VALUES (?, ?, ?)
-            ON CONFLICT DO UPDATE SET origin = excluded.origin WHERE origin = 'found'
-        """
         for entity_id in entity_ids:
-            self._db.execute(sql, (entity_id, seq, origin))
+            linked = (entity_id, seq)
+            if self._mentions.get(linked, "found") == "found":
+                self._mentions[linked] = origin
 
     def _link_names(self, seq: int, names: Iterable[str]) -> None:
         """Link a chunk with the entities whose names, aliases or codes stand in its text."""
@@ -1515,7 +1615,7 @@ class _Writer:
             SELECT DISTINCT a.entity_id FROM json_each(?) k JOIN aliases a ON a.key = k.value
             JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
         """
-        rows = _all(self._db, sql, (json.dumps(self._spellings.among(names)),))
+        rows = _all(self._db, sql, (_json(self._spellings.among(names)),))
         self._mention(seq, [row[0] for row in rows], "found")
 
     def replace(
@@ -1526,7 +1626,7 @@ class _Writer:
         row: dict[str, Any] = {
             "content": old["content"] if change.content is None else change.content,
             "importance": old["importance"] if change.importance is None else change.importance,
-            "metadata": json.dumps(properties, ensure_ascii=False),
+            "metadata": _json(properties),
         }
         same_text = row["content"] == old["content"]
         if (
@@ -1537,6 +1637,7 @@ class _Writer:
             return old["id"], old["id"]
         indexed = indexed if indexed is not None and not same_text else Indexed(row["content"])
         new_id = new_chunk_id(self.now)
+        vectors = self._next_vectors(old["seq"], change.vectors, same_text)
         closed_at = self._close_chunk(old["seq"], self.now, new_id)
         row |= {
             "id": new_id,
@@ -1547,11 +1648,10 @@ class _Writer:
             "created_at": old["created_at"],
             "valid_from": closed_at,
         }
-        seq = _one(self._db, INSERT_CHUNK, row)
+        seq = self._insert_chunk(row, vectors)
         self._carry_over(old["seq"], seq, old["id"], new_id, closed_at)
         self._link_names(seq, indexed.names)
-        self._index(seq, indexed, replaces=old["seq"])
-        self._take_vectors(old["seq"], seq, change.vectors, same_text)
+        self._index(seq, indexed, old["source"], old["session_id"], old["seq"])
         self._audit("update", "chunk", new_id, reason, {"supersedes": old["id"]})
         return new_id, str(old["id"])
 
@@ -1577,13 +1677,10 @@ class _Writer:
             self._db.execute(COPY_EVIDENCE, (_one(self._db, MOVE_EDGE, moved), edge))
             self._close_relation(edge, at)
 
-    def _take_vectors(self, old: int, new: int, vectors: Vectors | None, same_text: bool) -> None:
+    def _next_vectors(self, old: int, vectors: Vectors | None, same_text: bool) -> Vectors | None:
         """The same text keeps its vectors; a new one has its own, or waits for them."""
-        if same_text:
-            kept = _vectors_of(self._db, old)
-            vectors = vectors if kept is None else kept
-        if vectors is not None:
-            _put_vectors(self._db, new, vectors)
+        kept = _vectors_of(self._db, old) if same_text else None
+        return vectors if kept is None else kept
 
     def forget_chunk(self, chunk_id: str, reason: str, cascade: bool) -> tuple[int, int]:
         row = _version(self._db, chunk_id)
@@ -1607,7 +1704,8 @@ class _Writer:
         closed_at = _one(self._db, CLOSE_CHUNK, {"seq": seq, "at": at, "next": superseded_by})
         self._db.execute("DELETE FROM trigrams WHERE rowid = ?", (seq,))
         text, metadata = self._searchable(seq)
-        self._put_pieces("closed_trigrams", seq, Indexed(text).pieces(metadata))
+        pieces = Indexed(text).pieces(metadata)
+        self._db.execute(PUT_PIECES.format("closed_trigrams"), (seq, pieces))
         self._changed(seq)
         if _has_vectors(self._db):
             for (window,) in _all(self._db, WINDOWS_OF_CHUNK, (seq,)):
@@ -1621,50 +1719,67 @@ class _Writer:
         ((text, metadata),) = _all(self._db, sql, (seq,))
         return text, metadata
 
-    def _index(self, seq: int, indexed: Indexed, *, replaces: int | None = None) -> None:
-        """Write what a live chunk is found by; a next version keeps its memory's place."""
+    def _index(
+        self,
+        seq: int,
+        indexed: Indexed,
+        source: str,
+        session_id: str,
+        before: int | None,
+    ) -> None:
+        """Write what a live chunk is found by; `before` is what had its place, if any did."""
         metadata = self._searchable(seq)[1]
-        self._db.execute("DELETE FROM trigrams WHERE rowid = ?", (seq,))
-        self._put_pieces("trigrams", seq, indexed.pieces(metadata))
-        self._put_postings(seq, indexed, metadata, seq if replaces is None else replaces)
-
-    def _put_postings(self, seq: int, indexed: Indexed, metadata: str, before: int) -> None:
-        """Write a chunk's terms; `before` is the version that it replaces, or itself."""
-        sql = "SELECT source, session_id FROM chunks WHERE seq = ?"
-        ((source, session_id),) = _all(self._db, sql, (seq,))
+        self._pieces[seq] = indexed.pieces(metadata)
+        self._last_indexed = max(self._last_indexed, seq)
         weights = indexed.weights(metadata, source, session_id)
+        self._put_postings(seq, indexed, weights, before)
+
+    def _put_postings(
+        self, seq: int, indexed: Indexed, weights: Mapping[str, int], before: int | None
+    ) -> None:
+        """Write a chunk's terms; it takes the place of the version before, or of itself."""
+        place = seq if before is None else _one(self._db, PLACE, (before,)) or seq
         numbers = self._term_numbers(weights)
-        row = {
-            "seq": seq,
-            "place": _one(self._db, PLACE, (before,)) or seq,
-            "flags": indexed.flags,
-            "speaker": indexed.speaker,
-            "terms": np.array([numbers[term] for term in weights], "<u4").tobytes(),
-            "weights": bytes(weights.values()),
-        }
-        self._db.execute(PUT_POSTINGS, row)
+        terms = np.array([numbers[term] for term in weights], "<u4").tobytes()
+        row = (seq, self._rev, place, indexed.flags, indexed.speaker, terms)
+        self._db.execute(PUT_POSTINGS, (*row, bytes(weights.values())))
 
     def index_rest(self) -> None:
         """Write the terms of every chunk that has none yet, oldest first; and of every name."""
         sql = "SELECT key FROM aliases EXCEPT SELECT key FROM name_words"
         for (key,) in _all(self._db, sql):
             self._put_name_words(key)
-        for seq, before in _all(self._db, WITHOUT_POSTINGS):
+        for seq, before, source, session_id in _all(self._db, WITHOUT_POSTINGS):
             text, metadata = self._searchable(seq)
-            self._put_postings(seq, Indexed(text), metadata, before)
+            indexed = Indexed(text)
+            weights = indexed.weights(metadata, source, session_id)
+            self._put_postings(seq, indexed, weights, before)
 
-    def _term_numbers(self, terms: Iterable[str]) -> dict[str, int]:
-        """The number of each term; a new one for a new term."""
-        bound = {"terms": json.dumps(list(terms))}
-        self._db.execute(PUT_TERMS, bound)
-        return dict(_all(self._db, TERM_NUMBERS, bound))
+    def look_up(self, terms: Iterable[str]) -> None:
+        """Learn the numbers of all these terms that have one, at once."""
+        missing = [term for term in set(terms) - self._no_terms if term not in self._terms]
+        if missing:
+            self._terms.update(_all(self._db, TERM_NUMBERS, {"terms": _json(missing)}))
+            self._no_terms.update(missing)
 
-    def _put_pieces(self, table: str, seq: int, text: str) -> None:
-        self._db.execute(f"INSERT INTO {table} (rowid, text) VALUES (?, ?)", (seq, text))
+    def _term_numbers(self, terms: Iterable[str]) -> Mapping[str, int]:
+        """The number of each term among others; a new one for a new term."""
+        for term in self._unknown(terms):
+            self._last_term += 1
+            self._terms[term] = self._new_terms[term] = self._last_term
+        return self._terms
+
+    def _unknown(self, terms: Iterable[str]) -> list[str]:
+        """Those of the terms that no text has so far, nor had."""
+        known = self._terms
+        missing = [term for term in terms if term not in known]
+        if missing:
+            self.look_up(missing)
+        return [term for term in missing if term not in known]
 
     def _changed(self, seq: int) -> None:
         """Let every index in memory read a chunk again."""
-        self._db.execute(CHANGED, (seq,))
+        self._db.execute(CHANGED, (self._rev, seq))
 
     # -- entities --
 
@@ -1697,10 +1812,14 @@ class _Writer:
             self._audit("entity", "entity", entity_id, "", {"new": known is None})
         self._known_since(entity_id, about)
         self._name(entity_id, values["name"], entity.aliases, about)
+        self._live[key] = entity_id
         return entity_id
 
     def _known_since(self, entity_id: str, about: str) -> None:
         """A memory about an earlier time shows that the entity existed then."""
+        since = self._known_from.get(entity_id)
+        if since is not None and about >= since:
+            return
         sql = """
             UPDATE entities SET valid_from = :about WHERE id = :id AND valid_from > :about
             AND seq = (SELECT min(seq) FROM entities WHERE id = :id)
@@ -1708,10 +1827,13 @@ class _Writer:
         self._db.execute(sql, {"id": entity_id, "about": about})
         sql = "UPDATE aliases SET valid_from = :about WHERE entity_id = :id AND valid_from > :about"
         self._db.execute(sql, {"id": entity_id, "about": about})
+        self._known_from[entity_id] = about
 
     def _name(self, entity_id: str, name: str, aliases: Sequence[str], about: str) -> None:
-        """Write every spelling that leads to an entity, and link the texts that have it."""
-        spelled = [(entity_id, "id"), (name, "name"), *((alias, "alias") for alias in aliases)]
+        """Write every spelling that leads to an entity; the texts that have it are linked last."""
+        given = [(entity_id, "id"), (name, "name"), *((alias, "alias") for alias in aliases)]
+        spelled = [each for each in given if (entity_id, each[0]) not in self._named]
+        self._named.update((entity_id, text) for text, _ in spelled)
         rows = [(words.name_key(text), text, role) for text, role in spelled]
         rows += [(key, text, "code") for text, _ in spelled for key in words.code_keys(text)]
         for key, text, role in rows:
@@ -1719,23 +1841,37 @@ class _Writer:
             self._db.execute(sql, (key, entity_id, text, role, min(about, self.now)))
             if self._db.changes():
                 self._spellings.add([key])
+                self._known_from[entity_id] = about
                 self._put_name_words(key)
-                self._link_texts(entity_id, key)
+                if not words.is_common(key) and self._may_stand(key):
+                    self._new_names.append((entity_id, key, self._last_indexed))
 
     def _put_name_words(self, key: str) -> None:
         for word in words.word_starts(key):
             self._db.execute("INSERT OR IGNORE INTO name_words VALUES (?, ?)", (word, key))
 
-    def _link_texts(self, entity_id: str, key: str) -> None:
-        """Link the live chunks that had a name in them before it was known as one."""
-        if words.is_common(key):
-            return
+    def _may_stand(self, key: str) -> bool:
+        """Whether a name may stand in a text so far: not where one of its words is in none."""
+        if any(words.codes(key)):  # other spellings of a code are other words
+            return True
+        return not self._unknown(words.stems(words.folded_terms(key)))
+
+    def _link_texts(self, entity_id: str, key: str, last: int) -> None:
+        """Link the live chunks up to `last` that had a name before it was known as one."""
         # One piece is enough to find candidates by: how many spaces a text has is its own affair.
         literal = key.split(".")[0] if any(words.codes(key)) else max(key.split(" "), key=len)
-        found = self._view.containing(literal, Scope(), MAX_BACKFILL)
-        for seq, text in self._view.texts(found).items():
-            if words.has_name(text, key):
+        having = (row for row in self._having(literal, last) if literal in row[1])
+        for seq, text in islice(having, MAX_BACKFILL):
+            if words.has_folded_name(text, key):
                 self._mention(seq, [entity_id], "found")
+
+    def _having(self, piece: str, last: int) -> Iterator[tuple[int, str]]:
+        """Live chunks up to `last` that may have a folded piece in them, and their folded texts."""
+        low, high = _beginning(piece)
+        trigrams = " AND ".join(map(_quoted, _trigrams(piece)))
+        bound = {"trigrams": trigrams, "low": low, "high": high, "last": last}
+        sql = HAVING_PIECE if trigrams else HAVING_SHORT_PIECE
+        return ((seq, words.fold(text)) for seq, text in self._db.execute(sql, bound))
 
     def forget_entity(self, entity_id: str, reason: str, cascade: bool) -> tuple[int, int]:
         known = _table(self._db, LATEST_ENTITY, words.identity(entity_id))
@@ -1780,8 +1916,8 @@ class _Writer:
         sql += " WHERE seq = :seq"
         self._db.execute(sql, {"at": self.now, "id": into["id"], "seq": gone["seq"]})
         detail = {"keep": into["id"], "duplicate": gone["id"], **done}
-        audit_id = self._audit("merge", "entity", into["id"], reason, detail)
-        return Merge(audit_id, len(done["relations"]), len(done["mentions"]))
+        self._audit("merge", "entity", into["id"], reason, detail)
+        return Merge(self._db.last_insert_rowid(), len(done["relations"]), len(done["mentions"]))
 
     def _known_entity(self, entity_id: str) -> dict[str, Any]:
         known = _table(self._db, LATEST_ENTITY, words.identity(entity_id))
@@ -1804,7 +1940,9 @@ class _Writer:
             INSERT OR IGNORE INTO mentions
             SELECT ?, chunk_seq, origin FROM mentions WHERE entity_id = ? RETURNING chunk_seq
         """
-        return [row[0] for row in _all(self._db, sql, (into, gone))]
+        moved = [row[0] for row in _all(self._db, sql, (into, gone))]
+        self._linked_late(moved)
+        return moved
 
     def _move_relations(self, into: str, gone: str) -> list[dict[str, Any]]:
         """Open each relation of one entity anew with the other, but for loops and doubles."""
@@ -1885,10 +2023,18 @@ class _Writer:
 
     # -- relations --
 
-    def put_relation(self, relation: NewRelation, *, source: str, about: str) -> tuple[int, str]:
+    def put_relation(
+        self,
+        relation: NewRelation,
+        *,
+        source: str,
+        about: str,
+        said_by: tuple[str, int] | None = None,
+    ) -> tuple[int, str]:
         """Store a relation, or add to the same one that holds; its id and what was done.
 
-        `about` is when it begins if it does not say.
+        `about` is when it begins if it does not say; `said_by` is the live chunk, by id and seq,
+        that says so if it names no other.
         """
         start = relation.valid_from or _starts(relation, about)
         row = {
@@ -1896,17 +2042,19 @@ class _Writer:
             "target_id": self._endpoint(relation.target_id, source, start),
             "relation": relation.relation,
             "weight": relation.weight,
-            "properties": json.dumps(relation.properties, ensure_ascii=False),
+            "properties": _json(relation.properties),
             "source": source,
             "now": self.now,
             "valid_from": start,
             "valid_until": relation.valid_until,
         }
-        evidence = relation.evidence_chunk_id
-        row["evidence"] = self._live_version(evidence)["id"] if evidence else None
+        if relation.evidence_chunk_id:
+            version = self._live_version(relation.evidence_chunk_id)
+            said_by = (version["id"], version["seq"])
+        row["evidence"] = said_by[0] if said_by else None
         relation_id, status = self._merge_relation(row, relation)
-        if evidence:
-            self._show(relation_id, row)
+        if said_by:
+            self._show(relation_id, row, said_by[1])
         self._audit("relate", "relation", str(relation_id), "", {"status": status})
         return relation_id, status
 
@@ -1916,8 +2064,7 @@ class _Writer:
         if over and (known := _one(self._db, SAME_PAST_RELATION, row)):
             return int(known), "exists"
         if over or not found:
-            relation_id = int(_one(self._db, INSERT_RELATION, row))
-            return relation_id, "stored, already over" if over else "stored"
+            return self._insert_relation(row), "stored, already over" if over else "stored"
         same = EdgeRow(*found[0])
         if (
             same.weight == given.weight
@@ -1925,17 +2072,21 @@ class _Writer:
             and given.valid_from in (None, same.valid_from)
             and json.loads(same.properties_json) == given.properties
         ):
-            sql = "UPDATE relations SET valid_from = min(valid_from, ?) WHERE id = ?"
-            self._db.execute(sql, (row["valid_from"], same.id))
+            if row["valid_from"] < same.valid_from:
+                sql = "UPDATE relations SET valid_from = ? WHERE id = ?"
+                self._db.execute(sql, (row["valid_from"], same.id))
             return same.id, "exists"
         self._close_relation(same.id, row["valid_from"])
-        relation_id = int(_one(self._db, INSERT_RELATION, row))
+        relation_id = self._insert_relation(row)
         self._db.execute(COPY_EVIDENCE, (relation_id, same.id))
         return relation_id, "updated"
 
-    def _show(self, relation_id: int, row: dict[str, Any]) -> None:
+    def _insert_relation(self, row: dict[str, Any]) -> int:
+        self._db.execute(INSERT_RELATION, row)
+        return self._db.last_insert_rowid()
+
+    def _show(self, relation_id: int, row: dict[str, Any], seq: int) -> None:
         """Record that a chunk says so, which also links it with both ends."""
-        seq = _one(self._db, "SELECT seq FROM chunks WHERE id = ?", (row["evidence"],))
         self._db.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?)", (relation_id, seq))
         ends = [row[end] for end in ("source_id", "target_id") if not is_chunk_id(row[end])]
         self._mention(seq, ends, "evidence")
@@ -1944,8 +2095,15 @@ class _Writer:
         """What a relation's end means: a live chunk, a known entity by any name, or a new one."""
         if is_chunk_id(reference):
             return str(self._live_version(reference)["id"])
+        key = words.identity(reference)
+        if (live := self._live.get(key)) is not None:
+            return live
         known = _entity_id(self._db, reference)
-        return known or self.put_entity(NewEntity(reference), source, about)
+        if known is None:
+            return self.put_entity(NewEntity(reference), source, about)
+        if words.identity(known) == key:  # not by another name, which may come to mean others too
+            self._live[key] = known
+        return known
 
     def forget_relation(self, relation_id: int, reason: str) -> int:
         if not _one(self._db, "SELECT 1 FROM relations WHERE id = ?", (relation_id,)):
@@ -1964,29 +2122,23 @@ class _Writer:
 
     def _audit(
         self, action: str, kind: str, target: str, reason: str, detail: dict[str, Any]
-    ) -> int:
-        """Write down who did what; the number of the record."""
-        row = {
-            "at": self.now,
-            "client": self._client,
-            "action": action,
-            "target_kind": kind,
-            "target_id": target,
-            "reason": reason,
-            "detail": json.dumps(detail, ensure_ascii=False),
-        }
-        return int(_one(self._db, INSERT_AUDIT, row))
+    ) -> None:
+        """Write down who did what."""
+        row = (self.now, self._client, action, kind, target, reason, _json(detail))
+        self._db.execute(INSERT_AUDIT, row)
 
 
 def _entity_values(entity: NewEntity, known: dict[str, Any] | None) -> dict[str, str]:
     """What an entity says after this: given values over known ones, properties merged."""
     old = known or {"kind": "concept", "name": entity.id, "summary": "", "properties_json": "{}"}
-    properties = json.loads(old["properties_json"]) | entity.properties
+    properties = old["properties_json"]
+    if entity.properties:
+        properties = _json(json.loads(properties) | entity.properties)
     return {
         "kind": entity.kind or old["kind"],
         "name": entity.name or old["name"],
         "summary": entity.summary or old["summary"],
-        "properties_json": json.dumps(properties, ensure_ascii=False),
+        "properties_json": properties,
     }
 
 
@@ -2016,17 +2168,6 @@ VECTORS_OF_CHUNK = """
     SELECT v.embedding FROM windows w JOIN vectors v ON v.rowid = w.seq
     WHERE w.chunk_seq = ? ORDER BY w.part
 """
-
-
-def _put_vectors(db: apsw.Connection, seq: int, vectors: Vectors) -> None:
-    """Store the windows of a chunk; it waits no longer."""
-    for part, vector in enumerate(vectors):
-        sql = "INSERT INTO windows (chunk_seq, part) VALUES (?, ?) RETURNING seq"
-        window = _one(db, sql, (seq, part))
-        row = (window, np.ascontiguousarray(vector, np.float32).tobytes())
-        db.execute("INSERT INTO vectors (rowid, embedding, live) VALUES (?, ?, 1)", row)
-    db.execute("UPDATE chunks SET pending = 0 WHERE seq = ?", (seq,))
-    db.execute(CHANGED, (seq,))
 
 
 def _model(db: apsw.Connection) -> Model | None:

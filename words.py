@@ -7,7 +7,6 @@ which needs no dictionary and finds two-character Chinese words inside a sentenc
 
 import re
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import add
@@ -338,7 +337,12 @@ def has_name(text: str, key: str) -> bool:
     >>> has_name("Ask the QLS team", "qls"), has_name("QLSX", "qls"), has_name("东北门口", "北门")
     (True, False, True)
     """
-    folded = " ".join(fold(text).split())
+    return has_folded_name(fold(text), key)
+
+
+def has_folded_name(folded: str, key: str) -> bool:
+    """has_name of a text that is folded already."""
+    folded = " ".join(folded.split())
     if key.removesuffix(f".{ANY_EXCHANGE}") in codes(key):
         return key in lookup_keys(set(codes(folded)))
     starts = _starts(key, folded) if key else ()
@@ -359,7 +363,7 @@ def _joined(text: str, at: int) -> bool:
 
 def _stretches(text: str) -> set[str]:
     spans = _spans(text)
-    signs = dict(match.span() for match in _SIGNS.finditer(text))
+    signs = dict([match.span() for match in _SIGNS.finditer(text)])
     before = set(signs.values())
     ends, counts = _ends(spans, signs)
     places = [
@@ -398,7 +402,7 @@ def _ends(
     return ends, counts
 
 
-def _lasts(spans: Sequence[tuple[int, int]]) -> Iterator[int]:
+def _lasts(spans: Sequence[tuple[int, int]]) -> list[int]:
     """For each span the first one after it that is too far away to be in one name with it."""
     before, after, far, end = [], [], 0, 0
     for start, stop in spans:
@@ -409,9 +413,13 @@ def _lasts(spans: Sequence[tuple[int, int]]) -> Iterator[int]:
             far += 1
         after.append(far)
         end = stop
+    lasts, last, count = [], 0, len(spans)
     for at, words in enumerate(before):
-        last = min(at + _MAX_CHARACTERS, len(spans))
-        yield bisect_right(after, words + _MAX_WORDS, at, last)
+        most, nearest = words + _MAX_WORDS, min(at + _MAX_CHARACTERS, count)
+        while last < nearest and after[last] <= most:
+            last += 1
+        lasts.append(last)
+    return lasts
 
 
 _COMMON = STOPWORDS | FUNCTION_WORDS | {""}

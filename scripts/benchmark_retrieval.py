@@ -423,7 +423,7 @@ def _cosine(stand: Stand, depth: int = TOP) -> Ask:
     model = stand.model
     assert model is not None  # noqa: S101 - there is no such row without a model
     keys = list(stand.documents)
-    windows = [embedder.embed(model, text) for text in stand.documents.values()]
+    windows = embedder.embed(model, list(stand.documents.values()))
     owners = np.repeat(np.arange(len(keys)), [len(each) for each in windows if each is not None])
     matrix = np.concatenate([each for each in windows if each is not None])
 

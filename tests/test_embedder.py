@@ -30,6 +30,7 @@ from embedder import (
     DEFAULT_MODEL,
     OFFLINE_E5,
     OFFLINE_USE,
+    PORTION,
     PREFIXES,
     Embedder,
     HubModel,
@@ -198,7 +199,7 @@ def test_a_long_text_is_embedded_in_windows_that_all_fit(model: Embedder, text: 
 
 def test_the_end_of_a_long_text_is_found(model: Embedder) -> None:
     text = "The stock price is the tea in the meeting. " * 40 + "My cat is in a blue boat."
-    vectors = embed(model, text)
+    (vectors,) = embed(model, [text])
     assert vectors is not None
     query = model.query("my cat is in a blue boat")
     found = [cosine(query, vector) for vector in vectors]
@@ -255,13 +256,39 @@ def test_windows_end_where_nothing_fits() -> None:
 
 def test_embedding_gives_one_row_a_window_and_stops_when_told() -> None:
     model = HashEmbedder(longest=20)
-    text = "The first sentence. The second one. The third."
-    vectors = embed(model, text)
+    text = "The first sentence. The second one." + " One more sentence." * PORTION + " The third."
+    (vectors,) = embed(model, [text])
     assert vectors is not None
-    assert len(vectors) == len(windows(text, model.fits)) > 2
+    assert len(vectors) == len(windows(text, model.fits)) > PORTION
     assert vectors[-1] == pytest.approx(model.query("The third."))
     answers = iter([False, True])
-    assert embed(model, text, lambda: next(answers)) is None
+    assert embed(model, [text], lambda: next(answers)) == [None]
+
+
+def test_many_texts_have_the_vectors_that_each_has_alone() -> None:
+    model = HashEmbedder(longest=20)
+    texts = [f"text {number}. " * (number % 4 + 1) for number in range(3 * PORTION)]
+    for text, vectors in zip(texts, embed(model, texts), strict=True):
+        (alone,) = embed(model, [text])
+        assert vectors == pytest.approx(alone)
+    assert embed(model, []) == []
+
+
+@pytest.mark.parametrize("method", ["passages", "fits"])
+def test_a_text_that_a_model_fails_over_takes_no_other_with_it(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = HashEmbedder()
+    works = getattr(model, method)
+
+    def fails(given: Any) -> Any:
+        if "bad" in given:
+            raise RuntimeError("no")
+        return works(given)
+
+    monkeypatch.setattr(model, method, fails)
+    found = embed(model, ["one", "bad", "two"])
+    assert [vectors is None for vectors in found] == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 import answers
 from conftest import Open
+from crash_worker import look
 from errors import InvalidInput, MneloError, NotFound
 from hash_embedder import HashEmbedder
 from memory import CLIENT, Memory
@@ -129,6 +130,28 @@ def test_a_name_in_a_text_links_it_whichever_came_first(wordless: Memory) -> Non
         wordless, "Blue Heron", filters={"kind": "company"}, **only
     )
     assert {"特变电工在新疆建厂", "600089.SH 涨停"} <= set(contents(wordless, "SH600089", **only))
+
+
+def test_a_name_links_what_is_remembered_with_it_before_and_after(wordless: Memory) -> None:
+    given = [{"id": "bh", "name": "Blue Heron"}, "topic:600089"]
+    wordless.remember("Blue Heron pays on Fridays")
+    wordless.remember_many(
+        [
+            {"content": "the blue heron audit, SH600089"},
+            {"content": "intro", "entities": given},
+            {"content": "Blue Heron moved"},
+            {"content": "the heron is blue"},
+        ]
+    )
+    sql = "SELECT entity_id, chunk_seq, origin FROM mentions ORDER BY 1, 2"
+    assert look(wordless.path, sql) == [
+        ("bh", 1, "found"),
+        ("bh", 2, "found"),
+        ("bh", 3, "given"),
+        ("bh", 4, "found"),
+        ("topic:600089", 2, "found"),
+        ("topic:600089", 3, "given"),
+    ]
 
 
 # --- recall ----------------------------------------------------------------------------

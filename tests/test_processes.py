@@ -15,13 +15,10 @@ from typing import Any
 
 import pytest
 
-import store
-import timestamps
 from conftest import Open
 from crash_worker import look, open_file
 from errors import StoreBusy
 from indexing import Indexed
-from links import Spellings
 from memory import Memory
 from mnelo_client import MneloClient, MneloError
 from rows import NewChunk
@@ -147,8 +144,7 @@ def _assert_one_linear_history(path: Path) -> None:
 
 def _write_half_and_stop(path: Path) -> None:
     text = "half a memory"
-    with open_file(path) as memory, memory._store._transaction() as db:
-        writer = store._Writer(db, timestamps.now(), "test", Spellings(()))
+    with open_file(path) as memory, memory._store._writing("test") as writer:
         writer.put_chunk(NewChunk(text, "t", "s", 0.5, None), Indexed(text))
         os.kill(os.getpid(), signal.SIGSTOP)
 

@@ -17,10 +17,11 @@ import store
 import timestamps
 from config import ROOT, Config
 from conftest import Open
-from errors import StoreBusy, StoreError
+from crash_worker import look
+from errors import NotFound, StoreBusy, StoreError
 from hash_embedder import HashEmbedder
 from memory import Memory
-from rows import NewChunk, Scope, new_chunk_id
+from rows import NewChunk, NewRelation, Scope, new_chunk_id
 from store import SqliteStore
 
 
@@ -263,6 +264,51 @@ def test_ids_of_many_processes_differ_even_in_the_same_millisecond() -> None:
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         made = pool.map(_make_ids, [timestamps.now()] * 4)
     assert len({each for ids in made for each in ids}) == 10_000
+
+
+# --- Terms -----------------------------------------------------------------------------
+
+
+def _terms(path: Path) -> list[set[str]]:
+    """The terms that the file says each chunk has."""
+    numbers = dict(look(path, "SELECT id, term FROM terms"))
+    rows = look(path, "SELECT terms FROM postings ORDER BY chunk_seq")
+    return [{numbers[at] for at in np.frombuffer(row[0], "<u4").tolist()} for row in rows]
+
+
+def _note(content: str, *relations: NewRelation) -> NewChunk:
+    return NewChunk(content, "manual", "default", 0.5, None, relations=relations)
+
+
+def test_what_was_rolled_back_leaves_no_term_behind(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    memory = SqliteStore(path)
+    unfounded = NewRelation("a", "b", "r", evidence_chunk_id=new_chunk_id(timestamps.now()))
+    with pytest.raises(NotFound):
+        memory.put_chunks([_note("red boat"), _note("boat tea", unfounded)], "test")
+    memory.put_chunks([_note("tea boat"), _note("blue boat")], "test")
+    assert _terms(path) == [{"tea", "boat"}, {"blue", "boat"}]
+    memory.close()
+
+
+def test_two_that_have_a_file_open_agree_on_its_terms(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    one, other = SqliteStore(path), SqliteStore(path)
+    for store_in, text in ((one, "red boat"), (other, "red tea"), (one, "tea cup"), (other, "cup")):
+        store_in.put_chunks([_note(text)], "test")
+    assert _terms(path) == [{"red", "boat"}, {"red", "tea"}, {"tea", "cup"}, {"cup"}]
+    assert not any(one.check().values())
+    one.close()
+    other.close()
+
+
+def test_a_later_version_that_gets_a_tag_keeps_the_place_of_the_first(open_memory: Open) -> None:
+    memory = open_memory(model=None)
+    first = memory.remember("the gate code is 4711")["chunk_id"]
+    memory.update(first, new_content="the gate code is 4712")
+    again = memory.remember("the gate code is 4712", tags=["house"])
+    assert again["status"] == "exists"
+    assert look(memory.path, "SELECT chunk_seq, place FROM postings") == [(1, 1), (2, 1)]
 
 
 # --- Upkeep ----------------------------------------------------------------------------

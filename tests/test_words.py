@@ -485,3 +485,11 @@ def test_no_text_is_too_strange(text: str) -> None:
 def test_what_a_text_is_read_to_name_it_has(text: str) -> None:
     for key in name_keys(text):
         assert has_name(text, key)
+
+
+@settings(deadline=None)
+@given(anything)
+def test_every_term_of_a_name_in_a_text_is_a_term_of_the_text(text: str) -> None:
+    terms = set(index_terms(text))
+    for key in name_keys(text):
+        assert any(codes(key)) or terms.issuperset(index_terms(key))
