@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 
 import words
@@ -20,8 +20,6 @@ class Indexed:
     def __init__(self, content: str) -> None:
         self._folded = words.fold(content)
         self._own = Counter(words.stems(words.folded_terms(self._folded)))
-        self.names = words.folded_name_keys(self._folded)
-        self.names |= words.any_exchange(words.codes(self._folded))
         body = words.body(content)
         self.flags = (
             QUESTION * words.is_question(body)
@@ -37,6 +35,11 @@ class Indexed:
     def terms(self) -> Iterable[str]:
         """The terms of the text itself, each once."""
         return self._own
+
+    def names(self, known: Container[str]) -> set[str]:
+        """Every stretch that could be a name, of which the beginnings are known."""
+        codes = words.any_exchange(words.codes(self._folded))
+        return words.folded_name_keys(self._folded, known) | codes
 
     def pieces(self, metadata: str) -> str:
         """The folded text in which pieces are looked for as they stand."""

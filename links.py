@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import words
 from rows import LinkedRelation, milliseconds
 
 Numbers = NDArray[np.int64]
@@ -148,14 +149,19 @@ class Spellings:
     """
 
     def __init__(self, keys: Iterable[str]) -> None:
-        self._sorted = np.sort(np.fromiter(map(hash, keys), np.int64))
+        names = list(keys)
+        self._sorted = np.sort(np.fromiter(map(hash, names), np.int64, len(names)))
+        self.starts = set(map(words.name_start, names))
+        """How names begin, so that stretches that begin otherwise need not be asked for."""
         self._later: set[int] = set()
         self._lock = threading.Lock()
 
     def add(self, keys: Iterable[str]) -> None:
         """Names that came to be; safe for threads."""
+        names = list(keys)
         with self._lock:
-            self._later.update(map(hash, keys))
+            self.starts.update(map(words.name_start, names))
+            self._later.update(map(hash, names))
             if len(self._later) > max(LEAST_REBUILD, len(self._sorted) // 8):
                 later = np.fromiter(self._later, np.int64)
                 self._sorted = np.sort(np.concatenate((self._sorted, later)))

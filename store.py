@@ -1372,10 +1372,10 @@ def _vectors_at(db: apsw.Connection, places: Sequence[tuple[int, int, int]], dim
 
 
 def _vectors_of(db: apsw.Connection, seq: int) -> Vectors | None:
-    if not _has_vectors(db):
-        return None
-    rows = _all(db, VECTORS_OF_CHUNK, (seq,))
-    return np.stack([np.frombuffer(row[0], np.float32) for row in rows]) if rows else None
+    """The windows of a chunk; None while it waits for them."""
+    dim = _one(db, "SELECT value FROM meta WHERE key = 'embedding_dim'")
+    places = _all(db, PLACES_OF_CHUNK, (seq,)) if dim else []
+    return _vectors_at(db, places, int(dim)) if places else None
 
 
 # --- Opening ---------------------------------------------------------------------------
@@ -1550,7 +1550,7 @@ class _Writer:
         self._mention(seq, ids, "given")
         for relation in chunk.relations:
             self.put_relation(relation, source=chunk.source, about=about, said_by=(chunk_id, seq))
-        self._link_names(seq, indexed.names)
+        self._link_names(seq, indexed.names(self._spellings.starts))
         if not found or chunk.tags:  # tags are searched too
             before = seq if found else None
             self._index(seq, indexed, chunk.source, chunk.session_id, before)
@@ -1650,7 +1650,7 @@ class _Writer:
         }
         seq = self._insert_chunk(row, vectors)
         self._carry_over(old["seq"], seq, old["id"], new_id, closed_at)
-        self._link_names(seq, indexed.names)
+        self._link_names(seq, indexed.names(self._spellings.starts))
         self._index(seq, indexed, old["source"], old["session_id"], old["seq"])
         self._audit("update", "chunk", new_id, reason, {"supersedes": old["id"]})
         return new_id, str(old["id"])
@@ -2164,8 +2164,9 @@ EVERY_PLACE = _PLACES.format("windows w")
 VECTOR_PLACES = _PLACES.format("json_each(?) s JOIN windows w ON w.chunk_seq = s.value")
 BLOCKS = "SELECT rowid, vectors FROM vectors_vector_chunks00"
 
-VECTORS_OF_CHUNK = """
-    SELECT v.embedding FROM windows w JOIN vectors v ON v.rowid = w.seq
+PLACES_OF_CHUNK = """
+    SELECT w.chunk_seq, r.chunk_id, r.chunk_offset
+    FROM windows w JOIN vectors_rowids r ON r.rowid = w.seq
     WHERE w.chunk_seq = ? ORDER BY w.part
 """
 

@@ -84,6 +84,10 @@ class Text:
         return text
 
 
+def _is_control(char: str) -> bool:
+    return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
 @dataclass(frozen=True, slots=True)
 class Name:
     """A short label without control characters, trimmed."""
@@ -96,7 +100,7 @@ class Name:
     def read(self, name: str, value: Any) -> str:
         if not isinstance(value, str):
             raise _wrong(name, value, "wanted.text")
-        if any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in value):
+        if not value.isprintable() and any(map(_is_control, value)):
             raise InvalidInput("input.control", name=name)
         text = value.strip()
         if not text:

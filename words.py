@@ -7,7 +7,7 @@ which needs no dictionary and finds two-character Chinese words inside a sentenc
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import add
 
@@ -263,6 +263,7 @@ def tokens(text: str) -> int:
 
 LONGEST_START = 32  # characters by which the beginning of a word in a name is found
 _MAX_WORDS, _MAX_CHARACTERS, _MAX_GAP, _MAX_SIGNS = 6, 12, 3, 2
+_STARTS = range(2, 7)  # characters; a name of one is common
 _LETTER = re.compile(f"{_SPACED}|[{_MARKS}]")
 _SIGNS = re.compile(f"[^\\w\\s{_MARKS}]+")
 
@@ -283,10 +284,14 @@ def name_keys(text: str) -> set[str]:
     return folded_name_keys(fold(text))
 
 
-def folded_name_keys(folded: str) -> set[str]:
-    """name_keys of a text that is folded already."""
+def folded_name_keys(folded: str, known: Container[str] | None = None) -> set[str]:
+    """name_keys of a text that is folded already.
+
+    Where the beginnings of all names are known (see name_start), stretches that begin in no such
+    way are left out.
+    """
     text = " ".join(folded.split())
-    keys = _stretches(text)
+    keys = _stretches(text, known)
     keys.update([piece.strip(_EDGE) for piece in text.split(" ")])
     _drop_common(keys, text)
     keys.update(codes(text))
@@ -294,6 +299,11 @@ def folded_name_keys(folded: str) -> set[str]:
     if 0 < len(whole) <= 256:
         keys.add(whole)
     return keys
+
+
+def name_start(key: str) -> str:
+    """By what a name is known to begin at a place of a text; shorter ones by the whole of them."""
+    return key[: _STARTS[-1]]
 
 
 def is_common(key: str) -> bool:
@@ -361,17 +371,25 @@ def _joined(text: str, at: int) -> bool:
     return 0 < at < len(text) and all(map(_LETTER.match, text[at - 1 : at + 1]))
 
 
-def _stretches(text: str) -> set[str]:
+def _stretches(text: str, known: Container[str] | None) -> set[str]:
     spans = _spans(text)
     signs = dict([match.span() for match in _SIGNS.finditer(text)])
     before = set(signs.values())
+    starts = {start for start, _ in spans}
+    starts |= {start - 1 for start in starts & before}
+    if known is not None:
+        starts = {at for size in _STARTS for at in starts if text[at : at + size] in known}
+        if not starts:
+            return set()
     ends, counts = _ends(spans, signs)
     places = [
         (start, counts[first], counts[last])
         for first, ((start, _), last) in enumerate(zip(spans, _lasts(spans), strict=True))
     ]
     places += [(start - 1, low, high) for start, low, high in places if start in before]
-    return {text[start:end] for start, low, high in places for end in ends[low:high]}
+    return {
+        text[start:end] for start, low, high in places if start in starts for end in ends[low:high]
+    }
 
 
 def _spans(text: str) -> list[tuple[int, int]]:

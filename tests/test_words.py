@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import words
 from words import (
     code_keys,
     codes,
@@ -493,3 +494,16 @@ def test_every_term_of_a_name_in_a_text_is_a_term_of_the_text(text: str) -> None
     terms = set(index_terms(text))
     for key in name_keys(text):
         assert any(codes(key)) or terms.issuperset(index_terms(key))
+
+
+@given(st.text(), st.lists(st.text(max_size=20), max_size=5), st.data())
+def test_known_beginnings_of_names_leave_out_no_name(
+    text: str, others: list[str], data: st.DataObject
+) -> None:
+    folded = words.fold(text)
+    keys = words.folded_name_keys(folded)
+    names = set(others) | (data.draw(st.sets(st.sampled_from(sorted(keys)))) if keys else set())
+    known = {words.name_start(name) for name in names}
+    found = words.folded_name_keys(folded, known)
+    assert found <= keys
+    assert found & names == keys & names
