@@ -26,17 +26,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from matrix import NOWHERE
+from matrix import NOWHERE, nth_highest
 from rows import Vectors
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint64]
 Owners = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 LEAST = 256  # vectors whose mean is good enough; fewer are kept as they are
 BLOCK = 16384  # vectors gone through at once: few calls, and they stay in a core's cache
 ENCODED = 512  # vectors encoded at once, so that little is in memory twice
 INNER = 0.9957  # of the deviation: least squared error of 2-bit steps, normal (Max, 1960)
+COMPARED = 200  # windows, the nearest by their codes, that are compared nearly exactly
+STEPS = 127  # of a dimension, either way, that tell a vector nearly exactly
 TINY = np.float32(1e-30)  # instead of 0 as a divisor
 HIGH, LOW = 0, 1
 WORD = 64
@@ -59,19 +62,45 @@ class Codes:
         """The windows of one more chunk."""
         self._take(vectors, np.full(len(vectors), owner, np.intp))
 
-    def cosines(self, query: Vectors, chunks: int) -> Floats:
-        """About the cosine of each chunk's best window, float32 of length `chunks`."""
+    def extend(self, vectors: Vectors, owners: NDArray[np.int32]) -> None:
+        """More windows, and the row of the chunk of each."""
+        self._take(vectors, owners.astype(np.intp))
+
+    def cosines(self, query: Vectors, chunks: int, within: Mask | None = None) -> Floats:
+        """About the cosine of each chunk's best window, float32 of length `chunks`.
+
+        Those of the COMPARED nearest windows of chunks within a scope are nearly exact.
+        """
         best = np.full(chunks, NOWHERE, np.float32)
         if self._centre is None:
             if len(self._early) and self._early.shape[1] == len(query):
                 np.maximum.at(best, self._early_owners, self._early @ query)
         elif len(self._centre) == len(query):
-            question = _Question(query, self._centre)
-            for block in self._blocks:
-                # As fast as assigning where every chunk has one window.
-                owners = block.owners[: block.count]
-                np.maximum.at(best, owners, self._scratch.cosines(block, question))
+            near = self._near(query, self._centre)
+            owners = np.concatenate([block.owners[: block.count] for block in self._blocks])
+            wanted = near if within is None else np.where(within[owners], near, NOWHERE)
+            self._compare(wanted, near, query)
+            # As fast as assigning where every chunk has one window.
+            np.maximum.at(best, owners, near)
         return best
+
+    def _near(self, query: Vectors, centre: Floats) -> Floats:
+        """About the cosine of each window, by its code."""
+        question = _Question(query, centre)
+        near = np.empty(sum(block.count for block in self._blocks), np.float32)
+        start = 0
+        for block in self._blocks:
+            near[start : start + block.count] = self._scratch.cosines(block, question)
+            start += block.count
+        return near
+
+    def _compare(self, wanted: Floats, near: Floats, query: Vectors) -> None:
+        """Put the cosines of the nearest windows, of those that are wanted, right."""
+        least = max(nth_highest(wanted, COMPARED), -1.5)  # what is out of scope is at NOWHERE
+        places = np.flatnonzero(wanted >= least)[:COMPARED]
+        for number in np.unique(places // BLOCK).tolist():
+            these = places[places // BLOCK == number]
+            near[these] = self._blocks[number].cosines(these - number * BLOCK, query)
 
     def _take(self, vectors: Vectors, owners: Owners) -> None:
         """Keep vectors as codes, or as they are while they are too few to have a mean."""
@@ -91,7 +120,7 @@ class Codes:
         start = 0
         while start < len(vectors):
             if not self._blocks or self._blocks[-1].count == BLOCK:
-                self._blocks.append(_Block(_words(len(centre))))
+                self._blocks.append(_Block(len(centre)))
             block = self._blocks[-1]
             end = min(start + ENCODED, start + BLOCK - block.count, len(vectors))
             block.add(encode(vectors[start:end], centre), owners[start:end])
@@ -108,6 +137,10 @@ class Encoded:
     """What a code is multiplied by."""
     common: Floats
     """m . x, the cosine with the mean times its length."""
+    fine: NDArray[np.int8]
+    """Each dimension in steps, (vectors, dimension)."""
+    step: Floats
+    """The size of a step: 127 of them are the largest dimension of a vector."""
 
 
 def encode(vectors: Vectors, centre: Floats) -> Encoded:
@@ -123,7 +156,9 @@ def encode(vectors: Vectors, centre: Floats) -> Encoded:
     along = rest.sum(1)
     along += 2 * np.einsum("ij,ij->i", rest, outer)
     planes = np.stack([_packed(high), _packed(outer == high)])
-    return Encoded(planes, square / np.maximum(along, TINY), common)
+    step = np.maximum(np.abs(vectors).max(1), TINY) / np.float32(STEPS)
+    fine = np.rint(vectors / step[:, None]).astype(np.int8)
+    return Encoded(planes, square / np.maximum(along, TINY), common, fine, step)
 
 
 def _packed(bits: NDArray[np.bool_]) -> Words:
@@ -142,9 +177,10 @@ def _words(dim: int) -> int:
 class _Block:
     """Room for BLOCK vectors; memory grows by one of these, and nothing is ever moved."""
 
-    def __init__(self, words: int) -> None:
-        self.count = 0
+    def __init__(self, dim: int) -> None:
+        self.count, words = 0, _words(dim)
         self.planes = np.empty((2, words, BLOCK), np.uint64)
+        self.fine, self.step = np.empty((BLOCK, dim), np.int8), np.empty(BLOCK, np.float32)
         self.factor, self.common = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
         self.owners = np.empty(BLOCK, np.intp)  # the type that needs no conversion as an index
 
@@ -152,9 +188,15 @@ class _Block:
         """Vectors that there is room for."""
         at = slice(self.count, self.count + len(owners))
         self.planes[:, :, at] = encoded.planes
+        self.fine[at], self.step[at] = encoded.fine, encoded.step
         self.factor[at], self.common[at] = encoded.factor, encoded.common
         self.owners[at] = owners
         self.count += len(owners)
+
+    def cosines(self, places: Owners, query: Vectors) -> Floats:
+        """Nearly the exact cosines of some vectors."""
+        found: Floats = (self.fine[places].astype(np.float32) @ query) * self.step[places]
+        return found
 
 
 class _Question:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index import Floats, Index, nth_highest
+from index import Floats, Index
+from matrix import nth_highest
 from postings import Rows
 
 DIGITS = 5  # of a measure of a chunk, such as BM25 or evidence

@@ -9,13 +9,12 @@ for less, those of the chunks one and two places away in its session. Neighbours
 when a question is asked, so an update or a forget changes only the chunk's own postings.
 """
 
-import math
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,13 @@ import words
 from codes import Codes
 from matrix import NOWHERE, Matrix
 from postings import HALVES, Found, Places, Postings, Rows
-from rows import IndexRow, Scope, Vectors, milliseconds
+from rows import IndexRow, Scope, Vectors, in_blocks, milliseconds
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
-Exact = Callable[[Sequence[int], Vectors], Floats]
+_Postings = tuple[NDArray[np.uint32], Rows, NDArray[np.uint8]]
+Located = Callable[[NDArray[np.int64]], Rows]
+Parts = Iterator[tuple[Vectors, Rows]]
 
 K1, B = 1.2, 0.75  # BM25's usual constants (Robertson and Zaragoza, 2009)
 NEIGHBOURS = ((1, 0.5), (2, 0.25))  # places away in the session, and what its words count
@@ -41,10 +42,9 @@ UNNAMED = "default"  # the session of whoever names none: its chunks follow no t
 FREQUENT = 20  # a term in more than one of so many chunks is looked at in all of them
 AT_ONCE = 1 << 20  # frequencies, of each chunk and term, that have room at once: 4 MB
 EXACT_BELOW = 20_000  # vectors that are kept as they are: 31 MB of 384 dimensions
-COMPARED = 200  # chunks, the best by their codes, whose vectors are read and compared exactly
+LEARNT = 16  # blocks of vectors from whose mean codes begin
 LEAST_DEVIATION = 1e-3  # of cosines: where all are equally near, none is nearer than others
 LEAST_REBUILD = 1024  # changed rows that are never worth a new index
-GROUP = 16  # values, of very many, of which only the highest is compared with other groups'
 
 _FIELDS: dict[str, Any] = {
     "seq": np.int64,
@@ -122,35 +122,32 @@ class Index:
     def __init__(
         self,
         rows: Iterable[IndexRow],
-        vectors: Callable[[NDArray[np.int64]], tuple[Vectors, Rows]],
+        vectors: Callable[[Located], tuple[int, Parts]],
         *,
         past: bool = False,
     ) -> None:
-        """`vectors` is given the seq of each row, and gives all vectors and whose row each is.
+        """Rows are sorted by session, timestamp and place, gone through once and not kept.
+
+        `vectors` is told how to find rows by seqs; it gives how many vectors there are, and in
+        parts all of them and whose row each is.
 
         `past` keeps closed chunks too, for questions about another time; they lend no words.
         """
         self.lock = threading.RLock()
         self.past = past
         self.names = Names()
-        ordered = sorted(rows, key=attrgetter("session_id", "timestamp", "place"))
-        self.count = len(ordered)
-        self.rev = max((row.rev for row in ordered), default=0)
-        self.changes = 0
+        self.count = self.rev = self.changes = 0
         """Grows with each change: what was computed of all rows holds while it stays."""
         self._dead = 0
         self._orders: dict[int, list[tuple[int, int, int]]] = {}
-        self._fields = _fields(self.count)
+        self._fields = _fields(0)
         self._row_of = np.full(1, _NONE, np.int32)  # by seq
         self._thread_lengths = np.zeros(1, np.float32)
         self._lengths: Counter[float] = Counter()  # how many chunks have each length
-        postings = _postings(ordered)
-        self._write(slice(0, self.count), ordered, _count_words(postings, self.count))
+        parts = [self._append(block) for block in in_blocks(rows)] or [_postings([], 0)]
         self._link_all()
-        self._postings = Postings(*postings)
-        found, owners = vectors(self.field("seq"))
-        kind = Matrix if len(owners) <= EXACT_BELOW else Codes
-        self._matrix: Matrix | Codes = kind(found, owners)
+        self._postings = Postings(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        self._matrix = _matrix(*vectors(self.located))
         self._scratch = np.zeros(0, np.float32)
         self._averages: _Averages | None = None
         self._shifts: list[_Shift] | None = None
@@ -161,6 +158,17 @@ class Index:
     def field(self, name: str) -> NDArray[Any]:
         """One number of each row."""
         return self._fields[name][: self.count]
+
+    def _append(self, rows: Sequence[IndexRow]) -> _Postings:
+        """Put some chunks behind all others; their postings."""
+        at = slice(self.count, self.count + len(rows))
+        postings = _postings(rows, at.start)
+        if at.stop >= len(self._fields["seq"]):
+            self._grow(at.stop)
+        self.count = at.stop
+        self.rev = max(self.rev, *(row.rev for row in rows))
+        self._write(at, rows, _count_words(postings, at))
+        return postings
 
     def _write(self, at: slice, rows: Sequence[IndexRow], length: Floats) -> None:
         """Put the numbers of some chunks into their rows."""
@@ -197,11 +205,7 @@ class Index:
         """One more chunk, or the news of one that is here."""
         self.drop(row.seq, row.rev)
         at = self.count
-        if at == len(self._fields["seq"]) - 1:
-            self._grow()
-        self.count += 1
-        postings = terms, _, halves = _postings([row])
-        self._write(slice(at, at + 1), [row], _count_words(postings, 1))
+        terms, _, halves = self._append([row])
         self._postings.add(at, terms, halves)
         if vectors is not None:
             self._matrix.add(at, vectors)
@@ -227,8 +231,8 @@ class Index:
         """Whether so much was changed that a new index is better."""
         return self.changes > max(LEAST_REBUILD, self.count // 8)
 
-    def _grow(self) -> None:
-        old, self._fields = self._fields, _fields(max(64, 2 * self.count))
+    def _grow(self, least: int) -> None:
+        old, self._fields = self._fields, _fields(max(64, least, 2 * self.count))
         for name, values in old.items():
             self._fields[name][: self.count] = values[: self.count]
 
@@ -493,22 +497,13 @@ class Index:
 
     # -- vectors --
 
-    def meaning(
-        self, query: Vectors, population: Mask | None, within: Mask | None, exact: Exact
-    ) -> Meaning:
+    def meaning(self, query: Vectors, population: Mask | None, within: Mask | None) -> Meaning:
         """Cosines with a unit vector, float32 of shape (dimension,).
 
-        Of very many chunks they are near ones, but for the best of those within a scope: `exact`
-        is given the seqs of those, and the query, and gives their cosines.
+        Of very many chunks they are near ones; those of the best within a scope are nearer.
         """
-        cosine = self._matrix.cosines(query, self.count)
+        cosine = self._matrix.cosines(query, self.count, within)
         known = cosine > NOWHERE
-        if isinstance(self._matrix, Codes):
-            near = known if within is None else known & within
-            values = cosine if near.all() else cosine[near]
-            least = nth_highest(values, COMPARED)
-            best = np.flatnonzero((cosine >= least) & near)[:COMPARED].astype(np.int32)
-            cosine[best] = exact(self.seqs_of(best), query)
         if population is not None:
             known &= population
         return Meaning(cosine, _standard(cosine, known))
@@ -613,21 +608,19 @@ def _ascii_lower(text: str) -> str:
     return text.encode().lower().decode()
 
 
-_Postings = tuple[NDArray[np.uint32], Rows, NDArray[np.uint8]]
-
-
-def _postings(rows: Sequence[IndexRow]) -> _Postings:
-    """Terms, rows and weights of chunks, a posting each."""
+def _postings(rows: Sequence[IndexRow], start: int) -> _Postings:
+    """Terms, rows and weights of chunks from a row on, a posting each."""
     terms = np.frombuffer(b"".join(row.terms for row in rows), "<u4")
     halves = np.frombuffer(b"".join(row.weights for row in rows), np.uint8)
-    places = np.arange(len(rows), dtype=np.int32)
+    places = np.arange(start, start + len(rows), dtype=np.int32)
     return terms, np.repeat(places, [len(row.weights) for row in rows]), halves
 
 
-def _count_words(postings: _Postings, count: int) -> Floats:
-    """How many words each of so many chunks has."""
+def _count_words(postings: _Postings, at: slice) -> Floats:
+    """How many words each of some chunks has."""
     _, rows, halves = postings
-    return (np.bincount(rows, halves, count) / HALVES).astype(np.float32)
+    found = np.bincount(rows - at.start, halves, at.stop - at.start)
+    return (found / HALVES).astype(np.float32)
 
 
 def _fields(count: int) -> dict[str, NDArray[Any]]:
@@ -675,6 +668,19 @@ def _norm(length: Floats, average: float) -> Floats:
     return found
 
 
+def _matrix(count: int, parts: Parts) -> Matrix | Codes:
+    """So many vectors, which come in parts; of very many their codes."""
+    first = list(parts if count <= EXACT_BELOW else islice(parts, LEARNT))
+    first = first or [(np.zeros((0, 0), np.float32), np.zeros(0, np.int32))]
+    vectors, owners = (np.concatenate(some) for some in zip(*first, strict=True))
+    if count <= EXACT_BELOW:
+        return Matrix(vectors, owners)
+    held = Codes(vectors, owners)
+    for more, whose in parts:
+        held.extend(more, whose)
+    return held
+
+
 def _standard(values: Floats, known: Mask) -> Floats:
     """Values in standard deviations above the mean of the known ones; 0 for all others."""
     count = int(np.count_nonzero(known))
@@ -688,14 +694,3 @@ def _standard(values: Floats, known: Mask) -> Floats:
     deviation = float(standard @ standard / count) ** 0.5
     standard *= np.float32(1 / max(deviation, LEAST_DEVIATION))
     return standard
-
-
-def nth_highest(values: Floats, rank: int) -> float:
-    """The value at a rank from 1, as many values as are equal having as many ranks."""
-    if len(values) <= rank:
-        return -math.inf
-    if len(values) > 4 * GROUP * rank:
-        # So many groups reach what the highest of each are compared by that the values do, too.
-        groups = values[: len(values) // GROUP * GROUP].reshape(GROUP, -1)
-        values = values[values >= nth_highest(groups.max(0), rank)]
-    return float(np.partition(values, -rank)[-rank])

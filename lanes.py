@@ -143,7 +143,7 @@ def vector_lane(view: View, query: Query) -> Ranking:
     index = query.index
     with index.lock:
         population, within = index.population(query.scope.asof), query.within()
-        meaning = index.meaning(query.vector, population, within, view.cosines)
+        meaning = index.meaning(query.vector, population, within)
         near = _masked(meaning.cosine - NOWHERE, within)
         rows = best_rows(near, index, query.depth)
         if query.noise:  # what has no word of it and is no nearer than unrelated texts is no find

@@ -7,16 +7,15 @@ a step looks at, however much hangs on a node.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import words
-from rows import LinkedRelation, milliseconds
+from rows import LinkedRelation, in_blocks, milliseconds
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -26,7 +25,6 @@ Keep = Callable[[Numbers], Mask]
 
 LEAST_REBUILD = 1024  # changes that are never worth making everything anew
 ALL = 1 << 31  # more than any list holds
-AT_ONCE = 10_000  # relations
 
 
 class Links:
@@ -43,13 +41,15 @@ class Links:
     ) -> None:
         """Takes each entity's id and whether it is live, mentions by entity's id and chunk's seq,
         and relations; each is gone through once and not kept."""
-        self._node_of: dict[str, int] = {}
+        self._node_of: dict[str | int, int] = {}
         self._ids: list[str] = []
         self._closed: set[int] = set()
         for entity_id, live in entities:
             self.entity(entity_id, bool(live))
-        pairs = ((self.node(entity_id), seq) for entity_id, seq in mentions)
-        who, where = np.fromiter(pairs, np.dtype((np.int64, 2))).reshape(-1, 2).T
+        parts = [self._pairs(block) for block in in_blocks(mentions)] or [
+            np.zeros((0, 2), np.int64)
+        ]
+        who, where = np.concatenate(parts).T
         self._of_entity = _Lists(who, where, lambda seqs: (-seqs,))
         self._of_chunk = _Lists(where, who, lambda nodes: (-nodes,))
         self._relations = _Relations(relations, self.node)
@@ -95,16 +95,22 @@ class Links:
         self._relations.drop(relation_id)
         self._changes += 1
 
+    def _pairs(self, mentions: Sequence[tuple[str, int]]) -> Numbers:
+        nodes = [self.node(entity_id) for entity_id, _ in mentions]
+        pairs: Numbers = np.array([nodes, [seq for _, seq in mentions]], np.int64).T
+        return pairs
+
     # -- nodes --
 
     def node(self, end: str | int) -> int:
         """The node of an entity by its id, which may be new; a chunk's is its seq."""
+        node = self._node_of.get(end)
+        if node is not None:
+            return node
         if isinstance(end, int):
             return end
-        node = self._node_of.get(end)
-        if node is None:
-            node = self._node_of[end] = -1 - len(self._ids)
-            self._ids.append(end)
+        self._node_of[end] = node = -1 - len(self._ids)
+        self._ids.append(end)
         return node
 
     def entity_id(self, node: int) -> str:
@@ -242,7 +248,7 @@ class _Relations:
             np.zeros(0, np.int64) for _ in range(5)
         )
         self._weight = np.zeros(0, np.float32)
-        parts = [_columns(block, node) for block in _blocks(rows)]
+        parts = [_columns(block, node) for block in in_blocks(rows)]
         if parts:
             for name, columns in zip(_COLUMNS, zip(*parts, strict=True), strict=True):
                 setattr(self, name, np.concatenate(columns))
@@ -317,21 +323,15 @@ def _columns(
     rows: Sequence[LinkedRelation], node: Callable[[str | int], int]
 ) -> tuple[NDArray[Any], ...]:
     """Some relations as the columns of _Relations."""
+    ids, sources, targets, weights, since, until = zip(*rows, strict=True)
     return (
-        np.array([row.id for row in rows], np.int64),
-        np.array([node(row.source) for row in rows], np.int64),
-        np.array([node(row.target) for row in rows], np.int64),
-        np.array([row.weight for row in rows], np.float32),
-        milliseconds([row.valid_from for row in rows]),
-        milliseconds([row.valid_until for row in rows]),
+        np.array(ids, np.int64),
+        np.array(list(map(node, sources)), np.int64),
+        np.array(list(map(node, targets)), np.int64),
+        np.array(weights, np.float32),
+        milliseconds(since),
+        milliseconds(until),
     )
-
-
-def _blocks(rows: Iterable[LinkedRelation]) -> Iterator[list[LinkedRelation]]:
-    """Some thousand rows at a time: their texts are in memory no longer than needed."""
-    left = iter(rows)
-    while block := list(islice(left, AT_ONCE)):
-        yield block
 
 
 def _rank(places: Numbers) -> Numbers:

@@ -1,14 +1,19 @@
 """The vectors of the chunks as one matrix in memory, derived from those in the file."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from rows import Vectors
 
+Floats = NDArray[np.float32]
+
 # One product is too short to be shared out: threads that wait for each other cost far more.
 threadpool_limits(limits=1, user_api="blas")
 
+GROUP = 16  # values, of very many, of which only the highest is compared with other groups'
 NOWHERE = -2.0  # below every cosine: the chunk has no vector
 
 
@@ -43,8 +48,13 @@ class Matrix:
             owners[: self._count] = self._owners[: self._count]
         self._vectors, self._owners = vectors, owners
 
-    def cosines(self, query: Vectors, chunks: int) -> NDArray[np.float32]:
-        """The cosine of each chunk's best window, float32 of length `chunks`."""
+    def cosines(
+        self, query: Vectors, chunks: int, within: NDArray[np.bool_] | None = None
+    ) -> Floats:
+        """The cosine of each chunk's best window, float32 of length `chunks`.
+
+        All are exact, whatever scope is of interest.
+        """
         if not self._count or self._vectors.shape[1] != len(query):
             return np.full(chunks, NOWHERE, np.float32)
         cosines: NDArray[np.float32] = self._vectors[: self._count] @ query
@@ -57,3 +67,14 @@ class Matrix:
         else:
             best[owners] = cosines
         return best
+
+
+def nth_highest(values: Floats, rank: int) -> float:
+    """The value at a rank from 1, as many values as are equal having as many ranks."""
+    if len(values) <= rank:
+        return -math.inf
+    if len(values) > 4 * GROUP * rank:
+        # So many groups reach what the highest of each are compared by that the values do, too.
+        groups = values[: len(values) // GROUP * GROUP].reshape(GROUP, -1)
+        values = values[values >= nth_highest(groups.max(0), rank)]
+    return float(np.partition(values, -rank)[-rank])

@@ -541,7 +541,7 @@ class Memory:
             index, unrelated = view.index(), self._unrelated
             with index.lock:
                 live = index.field("live")
-                cosine = index.meaning(vectors[0], live, live, view.cosines).cosine
+                cosine = index.meaning(vectors[0], live, live).cosine
                 near = best_rows((cosine - np.float32(unrelated)) * live, index, SIMILAR + 1)
             rows = view.chunks(index.seqs_of(near), Scope())
         cosines = dict(zip(index.seqs_of(near), cosine[near].tolist(), strict=True))

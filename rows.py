@@ -2,15 +2,18 @@
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+AT_ONCE = 10_000  # rows of the file that are gone through at a time
 _NEVER = "10000-01-01T00:00:00.000"  # after the last moment that can be stored
 
+Row = TypeVar("Row")
 Vectors = NDArray[np.float32]
 """One row per window of a text, each of length 1."""
 
@@ -233,6 +236,13 @@ class Model:
     dim: int
     unrelated: float
     noise: Noise = ()
+
+
+def in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Some thousand rows at a time: their texts are in memory no longer than needed."""
+    left = iter(rows)
+    while block := list(islice(left, AT_ONCE)):
+        yield block
 
 
 def milliseconds(moments: Sequence[str | None]) -> NDArray[np.int64]:

@@ -35,7 +35,7 @@ from file_check import examine, identity
 from index import Index
 from indexing import Indexed
 from links import Links, Spellings
-from matrix import NOWHERE
+from postings import Rows
 from rows import (
     Change,
     ChunkRow,
@@ -62,7 +62,6 @@ from rows import (
 
 APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
-MAPPED = 1 << 30  # bytes of the file that readers see as memory
 LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
 MOST_NAMES = 200  # names with a word that begins with a term, of which the closest are taken
 CLOSEST_NAMES = 32  # of one term
@@ -108,13 +107,15 @@ TERM_NUMBERS = """
     SELECT t.term, t.id FROM json_each(:terms) k JOIN terms t ON t.term = k.value
 """
 
-INDEX_ROWS = """
+_INDEX_ROWS = """
     SELECT p.chunk_seq, p.rev, p.place, p.flags, p.speaker, p.terms, p.weights, c.session_id,
         c.source, c.timestamp, c.importance, c.valid_from, c.valid_until
     FROM postings p JOIN chunks c ON c.seq = p.chunk_seq
-    WHERE p.rev > :rev AND (:past OR :rev > 0 OR c.valid_until IS NULL)
-    ORDER BY p.rev
 """
+EVERY_INDEX_ROW = (
+    _INDEX_ROWS + "WHERE :past OR c.valid_until IS NULL ORDER BY c.session_id, c.timestamp, p.place"
+)
+NEW_INDEX_ROWS = _INDEX_ROWS + "WHERE p.rev > ? ORDER BY p.rev"
 
 PENDING = """
     SELECT count(*) FROM chunks INDEXED BY chunks_pending WHERE pending = 1 AND valid_until IS NULL
@@ -594,16 +595,6 @@ class View:
         bound = {"asof": scope.asof, "kind": scope.kind, "keys": json.dumps(list(keys))}
         return [Naming(*row) for row in _all(self._db, NAMES_LIKE, bound)]
 
-    def cosines(self, seqs: Sequence[int], query: Vectors) -> NDArray[np.float32]:
-        """The cosine of each chunk's best window with a unit vector, read from the file."""
-        place = {seq: at for at, seq in enumerate(seqs)}
-        best = np.full(len(seqs), NOWHERE, np.float32)
-        places = _all(self._db, VECTOR_PLACES, (json.dumps(list(seqs)),))
-        vectors = _vectors_at(self._db, places, len(query))
-        owners = np.array([place[row[0]] for row in places], np.intp)
-        np.maximum.at(best, owners, vectors @ query)
-        return best
-
     # -- the graph --
 
     def reached(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
@@ -901,8 +892,6 @@ class SqliteStore:
         db.pragma("foreign_keys", True)
         db.pragma("synchronous", self._synchronous)
         db.pragma("query_only", reader)
-        if reader:  # blocks of vectors are read in pieces, which is slow through the page cache
-            db.pragma("mmap_size", MAPPED)
         db.pragma("journal_size_limit", LARGE_LOG)
         return db
 
@@ -1265,14 +1254,14 @@ def _reading(db: apsw.Connection) -> Iterator[None]:
 def _load(db: apsw.Connection, past: bool) -> Held:
     with _reading(db):
         ((rev, change, relation),) = _all(db, LATEST)
-        rows = [IndexRow(*row) for row in db.execute(INDEX_ROWS, {"rev": 0, "past": past})]
-        index = Index(rows, lambda seqs: _all_vectors(db, seqs), past=past)
+        rows = (IndexRow(*row) for row in db.execute(EVERY_INDEX_ROW, {"past": past}))
+        index = Index(rows, lambda located: _all_vectors(db, located), past=past)
         index.rev = rev
         since = {"id": 0, "past": past, "now": timestamps.now()}
         links = Links(
             db.execute(ENTITY_IDS),
             db.execute(EVERY_MENTION),
-            (LinkedRelation(*row) for row in db.execute(RELATIONS_SINCE, since)),
+            db.execute(RELATIONS_SINCE, since),
         )
         return Held(index, links, change, relation)
 
@@ -1302,8 +1291,7 @@ def _is_behind(db: apsw.Connection, change: int) -> bool:
 
 def _refresh_index(db: apsw.Connection, index: Index) -> list[int]:
     """Read the changed chunks again; which ones."""
-    news = {"rev": index.rev, "past": index.past}
-    rows = [IndexRow(*each) for each in _all(db, INDEX_ROWS, news)]
+    rows = [IndexRow(*each) for each in _all(db, NEW_INDEX_ROWS, (index.rev,))]
     for row in rows:
         if row.valid_until is None or index.past:
             index.add(row, _vectors_of(db, row.seq))
@@ -1332,28 +1320,32 @@ def _refresh_links(db: apsw.Connection, held: Held, seqs: Iterable[int]) -> None
         held.links.relation(LinkedRelation(*row))
 
 
-def _all_vectors(db: apsw.Connection, seqs: NDArray[np.int64]) -> tuple[Vectors, NDArray[np.int32]]:
-    """Every vector of some chunks, and for each the place of its chunk among them."""
-    model = _model(db)
-    if model is None or not _has_vectors(db):
-        return np.zeros((0, 0), np.float32), np.zeros(0, np.int32)
-    place = dict(zip(seqs.tolist(), range(len(seqs)), strict=True))
-    blocks: dict[int, list[tuple[int, int]]] = {}
-    for chunk, block, offset in db.execute(EVERY_PLACE):
-        if chunk in place:
-            blocks.setdefault(block, []).append((place[chunk], offset))
-    vectors = np.empty((sum(map(len, blocks.values())), model.dim), np.float32)
-    owners = np.empty(len(vectors), np.int32)
-    start = 0
-    for block, content in db.execute(BLOCKS):
-        if found := blocks.get(block):
-            end = start + len(found)
-            rows, offsets = zip(*found, strict=True)
-            owners[start:end] = rows
-            whole = np.frombuffer(content, np.float32).reshape(-1, model.dim)
-            vectors[start:end] = whole[list(offsets)]
-            start = end
-    return vectors, owners
+def _all_vectors(
+    db: apsw.Connection, located: Callable[[NDArray[np.int64]], Rows]
+) -> tuple[int, Iterator[tuple[Vectors, Rows]]]:
+    """How many vectors there are of chunks that are somewhere; and these, block by block."""
+    if not (dim := _dimension(db)):
+        return 0, iter(())
+    found = db.execute(EVERY_PLACE)
+    places = np.array(list(found), np.int64).reshape(-1, 3)
+    places[:, 0] = located(places[:, 0])
+    places = places[places[:, 0] >= 0]
+    return len(places), _vectors_by_block(db, places, dim) if len(places) else iter(())
+
+
+def _vectors_by_block(
+    db: apsw.Connection, places: NDArray[np.int64], dim: int
+) -> Iterator[tuple[Vectors, Rows]]:
+    """The vectors at places of vec0's blocks, in the order of the blocks, and their owners."""
+    blocks, starts = np.unique(places[:, 1], return_index=True)
+    for block, part in zip(blocks.tolist(), np.split(places, starts[1:]), strict=True):
+        whole = np.frombuffer(_one(db, BLOCK, (block,)), np.float32).reshape(-1, dim)
+        yield whole[part[:, 2]], part[:, 0].astype(np.int32)
+
+
+def _dimension(db: apsw.Connection) -> int:
+    """How many dimensions the file's vectors have; 0 where it has no model yet."""
+    return int(_one(db, "SELECT value FROM meta WHERE key = 'embedding_dim'") or 0)
 
 
 def _vectors_at(db: apsw.Connection, places: Sequence[tuple[int, int, int]], dim: int) -> Vectors:
@@ -1373,9 +1365,9 @@ def _vectors_at(db: apsw.Connection, places: Sequence[tuple[int, int, int]], dim
 
 def _vectors_of(db: apsw.Connection, seq: int) -> Vectors | None:
     """The windows of a chunk; None while it waits for them."""
-    dim = _one(db, "SELECT value FROM meta WHERE key = 'embedding_dim'")
+    dim = _dimension(db)
     places = _all(db, PLACES_OF_CHUNK, (seq,)) if dim else []
-    return _vectors_at(db, places, int(dim)) if places else None
+    return _vectors_at(db, places, dim) if places else None
 
 
 # --- Opening ---------------------------------------------------------------------------
@@ -2156,13 +2148,11 @@ def _starts(relation: NewRelation, about: str) -> str:
 WINDOWS_OF_CHUNK = "SELECT seq FROM windows WHERE chunk_seq = ?"
 
 # vec0 keeps vectors in blocks of a table of its own, and where each row's is in another.
-_PLACES = """
+EVERY_PLACE = """
     SELECT w.chunk_seq, r.chunk_id, r.chunk_offset
-    FROM {0} JOIN vectors_rowids r ON r.rowid = w.seq ORDER BY r.chunk_id
+    FROM windows w JOIN vectors_rowids r ON r.rowid = w.seq ORDER BY r.chunk_id
 """
-EVERY_PLACE = _PLACES.format("windows w")
-VECTOR_PLACES = _PLACES.format("json_each(?) s JOIN windows w ON w.chunk_seq = s.value")
-BLOCKS = "SELECT rowid, vectors FROM vectors_vector_chunks00"
+BLOCK = "SELECT vectors FROM vectors_vector_chunks00 WHERE rowid = ?"
 
 PLACES_OF_CHUNK = """
     SELECT w.chunk_seq, r.chunk_id, r.chunk_offset
