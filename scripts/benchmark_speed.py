@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +29,7 @@ from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 import embedder
+import memory as facade
 from benchmark_plain import SQLITE, Baseline
 from config import LANES, VERSION, Config
 from embedder import Embedder
@@ -35,6 +37,7 @@ from memory import Memory
 from metrics import resident_bytes
 from results import Hit
 from rows import Vectors
+from words import query_terms, stems
 
 WARM_UP = 5  # questions asked before any that counts
 AT_ONCE = 500  # memories of one remember_many; questions whose vectors are kept at a time
@@ -436,7 +439,7 @@ class Trial:
             return None
         return Watched(_model(self.args, settings(self.args, self.folder), self.asked))
 
-    def open(self, *, concurrent: bool = True) -> Memory:
+    def open(self, *, concurrent: str = "auto") -> Memory:
         """The file, with the one model."""
         model = self.model
         load = None if model is None else (lambda recorded: model)
@@ -467,8 +470,8 @@ def _measured(trial: Trial, stack: ExitStack) -> Report:
         stack.callback(trial.baseline.close)
     seeded = stored(trial)
     opened = _opened_anew(trial)
-    with _frozen(), trial.open() as memory, trial.open(concurrent=False) as sequential:
-        asked = _asked(trial, memory, sequential)
+    with _frozen(), trial.open() as memory:
+        asked = _asked(trial, memory)
         stats = memory.stats()
         agreed = _agreement(trial, memory, asked.pop("answers"))
     report = {"config": _conditions(trial), **seeded, **asked, **opened, "final_db_stats": stats}
@@ -584,11 +587,11 @@ def open_anew() -> None:
 # -- asking --
 
 
-def _asked(trial: Trial, memory: Memory, sequential: Memory) -> Report:
+def _asked(trial: Trial, memory: Memory) -> Report:
     """Every way to ask, measured; and the answers to the questions whose vectors are kept."""
     for question in trial.warm_up:
         trial.answer(memory, question)
-    watches, answers = _side_by_side(trial, memory, sequential)
+    watches, answers = _side_by_side(trial, memory)
     uncached = Stopwatch()
     for question in tqdm(trial.fresh, desc="asking anew", unit=" questions"):
         uncached.time(trial.answer, memory, question)
@@ -596,17 +599,90 @@ def _asked(trial: Trial, memory: Memory, sequential: Memory) -> Report:
     report |= {way: watch.summary() for way, watch in watches.items()}
     if trial.baseline:
         report["baseline"]["lanes"] = _baseline_lanes(trial, trial.baseline)
-    lanes = _lanes(trial, sequential, answers["recall"])
-    return {**report, "uncached": uncached.summary(), "lanes": lanes, "answers": answers}
+    report |= {"uncached": uncached.summary(), **_either_way(trial)}
+    shares, alone = _shares(trial, memory), _words(trial, memory)
+    lanes = _lanes(trial, memory, answers["recall"])
+    return {**report, "lanes": lanes, "shares": shares, "words": alone, "answers": answers}
+
+
+def _either_way(trial: Trial) -> Report:
+    """Recalls with the lanes side by side, and with one after the other."""
+    report = {}
+    for way, concurrent in (("together", "true"), ("sequential", "false")):
+        watch = Stopwatch()
+        with trial.open(concurrent=concurrent) as memory:
+            for question in _twice(trial.kept, [lambda each: trial.answer(memory, each)]):
+                watch.time(trial.answer, memory, question)
+        report[way] = watch.summary()
+    return report
+
+
+def _shares(trial: Trial, memory: Memory) -> Report:
+    """Milliseconds of processor time that each part of a recall takes, by the median.
+
+    What the words say of every memory is asked for by the vector lane first, and counts there.
+    """
+    spent: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        for part, (owner, name) in PARTS.items():
+            stack.enter_context(_watched_part(owner, name, spent.setdefault(part, [])))
+        for question in trial.kept:
+            trial.answer(memory, question)
+    return {part: round(float(np.median(times)), 3) for part, times in spent.items() if times}
+
+
+@contextmanager
+def _watched_part(owner: Any, name: str, spent: list[float]) -> Iterator[None]:
+    """While inside, note how long each call of a function takes."""
+    part = owner[name] if isinstance(owner, dict) else getattr(owner, name)
+
+    def watched(*given: Any, **named: Any) -> Any:
+        started = time.thread_time()
+        try:
+            return part(*given, **named)
+        finally:
+            spent.append(1000 * (time.thread_time() - started))
+
+    put = owner.__setitem__ if isinstance(owner, dict) else partial(setattr, owner)
+    put(name, watched)
+    try:
+        yield
+    finally:
+        put(name, part)
+
+
+PARTS: dict[str, tuple[Any, str]] = {
+    **{lane: (facade.ALONE, lane) for lane in facade.ALONE},
+    "graph": (facade, "graph_lane"),
+    "fusion": (facade.answers, "fuse"),
+    "certainty": (facade, "is_known"),
+    "hits": (facade.answers, "hits"),
+}
+"""The parts of a recall, and where the function of each is looked up."""
+
+
+def _words(trial: Trial, memory: Memory) -> Report:
+    """What ranking by words takes, with what neighbours lend each other and without."""
+    spent: dict[str, list[float]] = {"with_context": [], "without_context": []}
+    with memory._store.view() as view:
+        index = view.index()
+        for question in trial.kept:
+            terms = view.term_numbers(stems(query_terms(question.text)))
+            for way, times in spent.items():
+                index.past = way == "without_context"  # what is past lends nothing
+                started = time.thread_time()
+                index.lexical(terms, None)
+                times.append(1000 * (time.thread_time() - started))
+        index.past = False
+    return {f"{way}_ms": round(float(np.median(times)), 3) for way, times in spent.items()}
 
 
 def _side_by_side(
-    trial: Trial, memory: Memory, sequential: Memory
+    trial: Trial, memory: Memory
 ) -> tuple[dict[str, Stopwatch], dict[str, list[Sequence[Any]]]]:
     """Each question to each in turn, after each has answered it once."""
     ways: dict[str, Callable[[Question], Sequence[Any]]] = {
-        "recall": lambda question: trial.answer(memory, question),
-        "sequential": lambda question: trial.answer(sequential, question),
+        "recall": lambda question: trial.answer(memory, question)
     }
     if baseline := trial.baseline:
         ways["baseline"] = lambda question: baseline.recall(
@@ -725,7 +801,7 @@ def _shared(wanted: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> 
 # --- The tables ------------------------------------------------------------------------
 
 COLUMNS = ("p50", "p95", "p99", "min", "max", "mean", "stdev", "cpu_p50", "cpu_p95")
-WAYS = ("recall", "uncached", "sequential", "baseline")
+WAYS = ("recall", "uncached", "together", "sequential", "baseline")
 
 
 def _told(report: Report) -> Iterator[str]:
@@ -746,6 +822,7 @@ def _told(report: Report) -> Iterator[str]:
         figures = [report[way][f"{column}_ms"] for column in COLUMNS]
         yield row(way, (*figures, report[way]["empty_pct"]))
     yield from _told_lanes(report)
+    yield from _told_shares(report)
     if "baseline" in report:
         yield from _told_comparison(report["baseline"])
 
@@ -759,6 +836,15 @@ def _told_lanes(report: Report) -> Iterator[str]:
     for lane, figures in report["lanes"].items():
         shown = [figures[key] for key in ("p50_ms", "cpu_p50_ms", "hits_pct")]
         yield row(lane, shown + ([theirs[lane]["p50_ms"]] if theirs else []))
+
+
+def _told_shares(report: Report) -> Iterator[str]:
+    shares = [f"{part} {spent:.2f}" for part, spent in report["shares"].items()]
+    context = [
+        f"{spent:.2f} {way[:-3].replace('_', ' ')}" for way, spent in report["words"].items()
+    ]
+    yield f"\nShares of a recall, CPU p50 in ms: {', '.join(shares)}."
+    yield f"Ranking by words alone: {', '.join(context)}."
 
 
 def _told_comparison(baseline: Report) -> Iterator[str]:

@@ -46,10 +46,13 @@ def report(folder: Path) -> dict[str, Any]:
 
 def test_the_report_has_every_figure(report: dict[str, Any]) -> None:
     assert set(report) == {
-        *("config", "seed_time_s", "total_query_time_s", "recall", "uncached", "sequential"),
-        *("lanes", "ingest", "rss_mb", "file_mb", "cold_start_s", "final_db_stats", "baseline"),
+        *("config", "seed_time_s", "total_query_time_s", "recall", "uncached", "together"),
+        *("sequential", "lanes", "shares", "words", "ingest", "rss_mb", "file_mb"),
+        *("cold_start_s", "final_db_stats", "baseline"),
     }
-    for way in ("recall", "uncached", "sequential"):
+    assert set(report["shares"]) == {*LANES, "fusion", "certainty", "hits"}
+    assert min(report["shares"].values()) > 0
+    for way in ("recall", "uncached", "together", "sequential"):
         assert set(report[way]) == FIGURES
         assert report[way]["empty_count"] == 0
     ratios = {f"{clock}_ratio_{at}" for clock in ("cpu", "wall") for at in ("p50", "p95")}
@@ -95,7 +98,7 @@ def test_it_runs_without_a_model_and_prints_what_it_found(
     assert report["lanes"]["meta"]["hits_pct"] > 0
     printed = capsys.readouterr().out
     assert printed.startswith("40 memories, 2 questions, top 10, embedder none (0).\n")
-    for row in ("recall", "uncached", "sequential", *LANES):
+    for row in ("recall", "uncached", "together", "sequential", *LANES):
         assert f"\n| {row} " in printed
     assert list(folder.iterdir()) == []
 
