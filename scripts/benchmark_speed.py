@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
+import answers as replying
 import embedder
 import memory as facade
 from benchmark_plain import SQLITE, Baseline
@@ -654,9 +655,9 @@ def _watched_part(owner: Any, name: str, spent: list[float]) -> Iterator[None]:
 PARTS: dict[str, tuple[Any, str]] = {
     **{lane: (facade.ALONE, lane) for lane in facade.ALONE},
     "graph": (facade, "graph_lane"),
-    "fusion": (facade.answers, "fuse"),
+    "fusion": (replying, "fuse"),
     "certainty": (facade, "is_known"),
-    "hits": (facade.answers, "hits"),
+    "hits": (replying, "hits"),
 }
 """The parts of a recall, and where the function of each is looked up."""
 
