@@ -1,8 +1,8 @@
 """The vectors of very many chunks as codes of 2 bits a dimension, which give near cosines.
 
 A float takes 32 bits a dimension, and reading them all is what an exact search waits for. A code
-tells every vector's cosine with a query nearly enough to choose a few hundred, whose vectors are
-then read and compared exactly.
+tells every vector's cosine with a query nearly enough to choose a few hundred, which are then
+compared by a byte a dimension: nearly exactly.
 
 The form is that of RaBitQ (Gao and Long, 2024) and its successor with more bits (Gao et al.,
 2024), without their rotation: the axes of embeddings are even enough. With m the mean of the
@@ -38,7 +38,7 @@ LEAST = 256  # vectors whose mean is good enough; fewer are kept as they are
 BLOCK = 16384  # vectors gone through at once: few calls, and they stay in a core's cache
 ENCODED = 512  # vectors encoded at once, so that little is in memory twice
 INNER = 0.9957  # of the deviation: least squared error of 2-bit steps, normal (Max, 1960)
-COMPARED = 200  # windows, the nearest by their codes, that are compared nearly exactly
+COMPARED = 400  # windows, the nearest by their codes, that are compared nearly exactly
 STEPS = 127  # of a dimension, either way, that tell a vector nearly exactly
 TINY = np.float32(1e-30)  # instead of 0 as a divisor
 HIGH, LOW = 0, 1
@@ -79,7 +79,7 @@ class Codes:
             near = self._near(query, self._centre)
             owners = np.concatenate([block.owners[: block.count] for block in self._blocks])
             wanted = near if within is None else np.where(within[owners], near, NOWHERE)
-            self._compare(wanted, near, query)
+            self._compare(wanted, near, query, self._centre)
             # As fast as assigning where every chunk has one window.
             np.maximum.at(best, owners, near)
         return best
@@ -94,13 +94,14 @@ class Codes:
             start += block.count
         return near
 
-    def _compare(self, wanted: Floats, near: Floats, query: Vectors) -> None:
+    def _compare(self, wanted: Floats, near: Floats, query: Vectors, centre: Floats) -> None:
         """Put the cosines of the nearest windows, of those that are wanted, right."""
         least = max(nth_highest(wanted, COMPARED), -1.5)  # what is out of scope is at NOWHERE
         places = np.flatnonzero(wanted >= least)[:COMPARED]
+        common = np.float32(query @ centre)
         for number in np.unique(places // BLOCK).tolist():
             these = places[places // BLOCK == number]
-            near[these] = self._blocks[number].cosines(these - number * BLOCK, query)
+            near[these] = common + self._blocks[number].beside(these - number * BLOCK, query)
 
     def _take(self, vectors: Vectors, owners: Owners) -> None:
         """Keep vectors as codes, or as they are while they are too few to have a mean."""
@@ -138,9 +139,9 @@ class Encoded:
     common: Floats
     """m . x, the cosine with the mean times its length."""
     fine: NDArray[np.int8]
-    """Each dimension in steps, (vectors, dimension)."""
-    step: Floats
-    """The size of a step: 127 of them are the largest dimension of a vector."""
+    """Each dimension of x - m in steps, (vectors, dimension)."""
+    width: Floats
+    """Of a step: STEPS of them are a vector's largest dimension."""
 
 
 def encode(vectors: Vectors, centre: Floats) -> Encoded:
@@ -148,6 +149,8 @@ def encode(vectors: Vectors, centre: Floats) -> Encoded:
     common = vectors @ centre
     rest = vectors - centre
     high = rest >= 0
+    width = np.maximum(np.abs(rest).max(1), TINY) / np.float32(STEPS)
+    fine = np.rint(rest / width[:, None]).astype(np.int8)
     np.abs(rest, out=rest)
     square = np.einsum("ij,ij->i", rest, rest)
     step = np.sqrt(square / np.float32(len(centre))) * np.float32(INNER)
@@ -156,9 +159,7 @@ def encode(vectors: Vectors, centre: Floats) -> Encoded:
     along = rest.sum(1)
     along += 2 * np.einsum("ij,ij->i", rest, outer)
     planes = np.stack([_packed(high), _packed(outer == high)])
-    step = np.maximum(np.abs(vectors).max(1), TINY) / np.float32(STEPS)
-    fine = np.rint(vectors / step[:, None]).astype(np.int8)
-    return Encoded(planes, square / np.maximum(along, TINY), common, fine, step)
+    return Encoded(planes, square / np.maximum(along, TINY), common, fine, width)
 
 
 def _packed(bits: NDArray[np.bool_]) -> Words:
@@ -180,7 +181,7 @@ class _Block:
     def __init__(self, dim: int) -> None:
         self.count, words = 0, _words(dim)
         self.planes = np.empty((2, words, BLOCK), np.uint64)
-        self.fine, self.step = np.empty((BLOCK, dim), np.int8), np.empty(BLOCK, np.float32)
+        self.fine, self.width = np.empty((BLOCK, dim), np.int8), np.empty(BLOCK, np.float32)
         self.factor, self.common = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
         self.owners = np.empty(BLOCK, np.intp)  # the type that needs no conversion as an index
 
@@ -188,14 +189,14 @@ class _Block:
         """Vectors that there is room for."""
         at = slice(self.count, self.count + len(owners))
         self.planes[:, :, at] = encoded.planes
-        self.fine[at], self.step[at] = encoded.fine, encoded.step
+        self.fine[at], self.width[at] = encoded.fine, encoded.width
         self.factor[at], self.common[at] = encoded.factor, encoded.common
         self.owners[at] = owners
         self.count += len(owners)
 
-    def cosines(self, places: Owners, query: Vectors) -> Floats:
-        """Nearly the exact cosines of some vectors."""
-        found: Floats = (self.fine[places].astype(np.float32) @ query) * self.step[places]
+    def beside(self, places: Owners, query: Vectors) -> Floats:
+        """Nearly exactly q . (x - m) of some vectors."""
+        found: Floats = (self.fine[places].astype(np.float32) @ query) * self.width[places]
         return found
 
 
