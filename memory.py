@@ -91,7 +91,7 @@ ALONE: dict[Lane, Callable[[View, Query], Ranking]] = {
 """The lanes that start from the query; graph starts from what they found."""
 
 READER_SETS = 4
-MOST_IN_TURN = 50_000  # memories; of more the lanes gain by threads what handing over costs
+MOST_IN_TURN = 200_000  # memories; of more the lanes gain by threads what handing over costs
 INLINE_CHARACTERS = 4000  # a longer text gets its vectors after the answer
 FILL_FIRST = 64  # waiting chunks that a recall embeds before it answers
 SIMILAR = 3
