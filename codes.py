@@ -101,7 +101,8 @@ class Codes:
         common = np.float32(query @ centre)
         for number in np.unique(places // BLOCK).tolist():
             these = places[places // BLOCK == number]
-            near[these] = common + self._blocks[number].beside(these - number * BLOCK, query)
+            block, at = self._blocks[number], these - number * BLOCK
+            near[these] = common + block.beside(at, query * self._spread)
 
     def _take(self, vectors: Vectors, owners: Owners) -> None:
         """Keep vectors as codes, or as they are while they are too few to have a mean."""
@@ -114,6 +115,7 @@ class Codes:
                 return
             self._early, self._early_owners = vectors[:0].copy(), owners[:0].copy()
             self._centre = vectors.mean(0, dtype=np.float32)
+            self._spread = np.maximum(vectors.std(0, dtype=np.float32), TINY)
             self._scratch = _Scratch(_words(len(self._centre)))
         self._encode(vectors, owners, self._centre)
 
@@ -124,7 +126,7 @@ class Codes:
                 self._blocks.append(_Block(len(centre)))
             block = self._blocks[-1]
             end = min(start + ENCODED, start + BLOCK - block.count, len(vectors))
-            block.add(encode(vectors[start:end], centre), owners[start:end])
+            block.add(encode(vectors[start:end], centre, self._spread), owners[start:end])
             start = end
 
 
@@ -139,18 +141,22 @@ class Encoded:
     common: Floats
     """m . x, the cosine with the mean times its length."""
     fine: NDArray[np.int8]
-    """Each dimension of x - m in steps, (vectors, dimension)."""
+    """Each dimension of x - m by its deviation, in steps, (vectors, dimension)."""
     width: Floats
     """Of a step: STEPS of them are a vector's largest dimension."""
 
 
-def encode(vectors: Vectors, centre: Floats) -> Encoded:
-    """The codes of vectors, (n, dimension), around their mean."""
+def encode(vectors: Vectors, centre: Floats, spread: Floats) -> Encoded:
+    """The codes of vectors, (n, dimension), around their mean, by each dimension's deviation.
+
+    Models have a few dimensions far wider than all others: steps of one width would be those.
+    """
     common = vectors @ centre
     rest = vectors - centre
     high = rest >= 0
-    width = np.maximum(np.abs(rest).max(1), TINY) / np.float32(STEPS)
-    fine = np.rint(rest / width[:, None]).astype(np.int8)
+    even = rest / spread
+    width = np.maximum(np.abs(even).max(1), TINY) / np.float32(STEPS)
+    fine = np.rint(even / width[:, None]).astype(np.int8)
     np.abs(rest, out=rest)
     square = np.einsum("ij,ij->i", rest, rest)
     step = np.sqrt(square / np.float32(len(centre))) * np.float32(INNER)

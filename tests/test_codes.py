@@ -137,8 +137,11 @@ def test_a_vector_has_the_same_code_whatever_it_is_encoded_with(
     count: int, dim: int, cut: int, seed: int
 ) -> None:
     vectors, centre = made_up(count, dim, seed), made_up(1, dim, seed + 10)[0]
-    together = codes.encode(vectors, centre)
-    parts = [codes.encode(part, centre) for part in (vectors[:cut], vectors[cut:])]
+    together = codes.encode(vectors, centre, np.ones(dim, np.float32))
+    parts = [
+        codes.encode(part, centre, np.ones(dim, np.float32))
+        for part in (vectors[:cut], vectors[cut:])
+    ]
     assert np.array_equal(together.planes, np.concatenate([part.planes for part in parts], axis=2))
     for name in ("factor", "common"):
         joined = np.concatenate([getattr(part, name) for part in parts])
