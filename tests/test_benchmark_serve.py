@@ -65,6 +65,7 @@ def test_without_a_model_nothing_is_embedded(
         assert f"\n| {row} " in printed
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM to catch")
 def test_a_signal_leaves_neither_a_server_nor_a_folder(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "benchmark.py"), *FEW, "--embedder", "none"]
