@@ -46,7 +46,7 @@ WORD = 64
 
 
 class Codes:
-    """What a Matrix does, nearly, in about a fifteenth of its memory.
+    """What a Matrix does, nearly, in a third of its memory, of which most is seldom read.
 
     Fewer than LEAST vectors are compared exactly. Not safe for threads by itself.
     """
@@ -56,6 +56,7 @@ class Codes:
         self._early, self._early_owners = vectors[:0], owners[:0].astype(np.intp)
         self._centre: Floats | None = None
         self._blocks: list[_Block] = []
+        self._owners: Owners | None = None
         self._take(vectors, owners.astype(np.intp))
 
     def add(self, owner: int, vectors: Vectors) -> None:
@@ -77,12 +78,19 @@ class Codes:
                 np.maximum.at(best, self._early_owners, self._early @ query)
         elif len(self._centre) == len(query):
             near = self._near(query, self._centre)
-            owners = np.concatenate([block.owners[: block.count] for block in self._blocks])
+            owners = self._all_owners()
             wanted = near if within is None else np.where(within[owners], near, NOWHERE)
             self._compare(wanted, near, query, self._centre)
             # As fast as assigning where every chunk has one window.
             np.maximum.at(best, owners, near)
         return best
+
+    def _all_owners(self) -> Owners:
+        """The row of the chunk of each window; joined anew only where some have come."""
+        if self._owners is None:
+            parts = [block.owners[: block.count] for block in self._blocks]
+            self._owners = np.concatenate(parts)
+        return self._owners
 
     def _near(self, query: Vectors, centre: Floats) -> Floats:
         """About the cosine of each window, by its code."""
@@ -120,7 +128,7 @@ class Codes:
         self._encode(vectors, owners, self._centre)
 
     def _encode(self, vectors: Vectors, owners: Owners, centre: Floats) -> None:
-        start = 0
+        self._owners, start = None, 0
         while start < len(vectors):
             if not self._blocks or self._blocks[-1].count == BLOCK:
                 self._blocks.append(_Block(len(centre)))
