@@ -242,38 +242,28 @@ class SseSession:
         self._greeted = False
         self._greeting_id = f"mnelo-{uuid4().hex}"
         self._in_flight: Counter[RequestId] = Counter()
+        self._sending = anyio.Lock(fast_acquire=True)
 
     async def run(self, incoming: Source, outgoing: Sink) -> None:
         """Serve the session until the client goes."""
-        to_server, inbox = anyio.create_memory_object_stream[Incoming]()
-        outbox, from_server = anyio.create_memory_object_stream[SessionMessage]()
-        options = self._server.create_initialization_options()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._take, incoming, to_server, outgoing)
-            tasks.start_soon(self._give, from_server, outgoing)
-            await self._server.run(inbox, outbox, options)
-            tasks.cancel_scope.cancel()
+        inbox, outbox = Inbox(self, incoming, outgoing), Outbox(self, outgoing)
+        await self._server.run(inbox, outbox, self._server.create_initialization_options())
 
-    async def _take(
-        self, incoming: Source, to_server: ObjectSendStream[Incoming], outgoing: Sink
-    ) -> None:
-        # A stream that closes under us means that the client went: no fault.
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            async with incoming, to_server:
-                async for item in incoming:
-                    for greeting in self._missing_handshake(item):
-                        await to_server.send(greeting)
-                    if self._admit(item):
-                        await to_server.send(item)
-                    else:
-                        await self._deliver(outgoing, _too_many(item), FULL_SECONDS)
+    async def take(self, incoming: Source, outgoing: Sink) -> list[Incoming]:
+        """The client's next message, with the handshake that it left out before it."""
+        item = await incoming.receive()
+        while not self._admit(item):
+            await self._deliver(outgoing, _too_many(item), FULL_SECONDS)
+            item = await incoming.receive()
+        return [*self._missing_handshake(item), item]
 
-    async def _give(self, from_server: ObjectReceiveStream[SessionMessage], outgoing: Sink) -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            async with from_server, outgoing:
-                async for item in from_server:
-                    if not self._answers_greeting(item):
-                        await self._deliver(outgoing, item, READ_SECONDS)
+    async def give(self, item: SessionMessage, outgoing: Sink) -> None:
+        """Send the client a message of the server."""
+        # One after the other: a reply that waits for those before it to be read is still in
+        # flight, and its time has not begun.
+        async with self._sending:
+            if not self._answers_greeting(item):
+                await self._deliver(outgoing, item, READ_SECONDS)
 
     def _answers_greeting(self, item: SessionMessage) -> bool:
         """Whether the client must not see this reply; any reply makes room for a request."""
@@ -324,6 +314,42 @@ class SseSession:
         self._in_flight[request_id] -= 1
         if self._in_flight[request_id] <= 0:
             del self._in_flight[request_id]
+
+
+class Inbox(ObjectReceiveStream[Incoming]):
+    """What the MCP server reads: the client's messages that its session lets pass."""
+
+    def __init__(self, session: SseSession, incoming: Source, outgoing: Sink) -> None:
+        self._session = session
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._next: list[Incoming] = []
+
+    async def receive(self) -> Incoming:
+        if not self._next:
+            try:
+                self._next = await self._session.take(self._incoming, self._outgoing)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                # A stream that closes under us means that the client went: no fault.
+                raise anyio.EndOfStream from None
+        return self._next.pop(0)
+
+    async def aclose(self) -> None:
+        await self._incoming.aclose()
+
+
+class Outbox(ObjectSendStream[SessionMessage]):
+    """Where the MCP server writes: what its session lets pass goes to the client."""
+
+    def __init__(self, session: SseSession, outgoing: Sink) -> None:
+        self._session = session
+        self._outgoing = outgoing
+
+    async def send(self, item: SessionMessage) -> None:
+        await self._session.give(item, self._outgoing)
+
+    async def aclose(self) -> None:
+        await self._outgoing.aclose()
 
 
 def _is_modern(request: JSONRPCRequest) -> bool:
@@ -482,6 +508,7 @@ class HttpServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=65,
             timeout_graceful_shutdown=1,
             limit_concurrency=MOST_CONNECTIONS,

@@ -1,4 +1,4 @@
-"""mnelo's memory from any Python program. Copy this one file: it needs only the `mcp` package.
+"""mnelo's memory from any Python program. Copy this one file: it needs nothing but Python.
 
     client = MneloClient()
     client.remember("The depot in Riga opens on Mondays", source="travel")
@@ -11,30 +11,24 @@ that got lost is made again: mnelo folds what it has stored already, so nothing 
 twice. Several threads may use one client at the same time.
 """
 
-import asyncio
+import http.client
 import inspect
+import itertools
 import json
-import logging
 import os
+import socket
 import threading
+import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Mapping
-from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from functools import cache
+from io import TextIOWrapper
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any
-
-import httpx2
-from mcp import Client, MCPError
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CONNECTION_CLOSED, CallToolResult, Implementation, TextContent
-
-# The SDK logs what this client reports as an error or mends; a program that has not set up
-# any logging should not find that on its terminal.
-logging.getLogger("mcp.client").addHandler(logging.NullHandler())
+from typing import Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
 
 URL = "http://127.0.0.1:8086/sse"
 TOKEN_VARIABLES = ("MNELO_AUTH_TOKEN", "MNEOLO_AUTH_TOKEN")
@@ -42,8 +36,19 @@ DEFAULT_FILE = "~/.config/mnelo/auth_token"
 RESTART_SECONDS = 3.0
 """How long a server that just went away may take to come back."""
 PAUSE_SECONDS = 0.3
-REFUSED = (401, 413, 503)
-"""HTTP answers after which a session is of no more use."""
+KEPT_SECONDS = 30.0
+"""How long an unused connection is kept; the server closes it after 65 s."""
+READ_SECONDS = 300.0
+"""How long a connection may bring nothing at all: the server sends a sign of life every 15 s."""
+CLOSED = "the connection was closed"
+VERSION = "2026-07-28"
+"""The version of MCP that is spoken."""
+INTRODUCTION = {
+    "io.modelcontextprotocol/protocolVersion": VERSION,
+    "io.modelcontextprotocol/clientInfo": {"name": "mnelo-client", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": dict[str, Any](),
+}
+"""What MCP wants with each request since that version, in place of a handshake."""
 
 SENTENCES = {
     "unreachable": {
@@ -87,197 +92,328 @@ class _Lost(MneloUnavailable):
     """The session ended under the call."""
 
 
+# --- The wire --------------------------------------------------------------------------
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection that sends the head and the body of a request in one piece."""
+
+    body = b""
+
+    def send(self, data: Any) -> None:
+        body, self.body = self.body, b""
+        super().send(data + body)
+
+    def post(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
+        self.body = body
+        self.request("POST", path, headers={**headers, "Content-Length": str(len(body))})
+
+
+class _SecureConnection(_Connection, http.client.HTTPSConnection):
+    """The same with TLS."""
+
+
+def _connection(url: str, seconds: float) -> tuple[_Connection, str]:
+    """A connection, not yet open, to the host of the URL, and the path to ask it for."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it is no http:// or https:// URL")
+    kind = _SecureConnection if parts.scheme == "https" else _Connection
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return kind(parts.hostname, parts.port or kind.default_port, timeout=seconds), path
+
+
+def _events(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Name and data of each event of a text/event-stream, as WHATWG's HTML has it."""
+    name, data = "", list[str]()
+    for line in lines:
+        field, _, value = line.rstrip("\n").partition(":")
+        if line == "\n":
+            if data:
+                yield name or "message", "\n".join(data)
+            name, data = "", []
+        elif field == "event":
+            name = value.removeprefix(" ")
+        elif field == "data":
+            data.append(value.removeprefix(" "))
+
+
+def _lines(response: http.client.HTTPResponse) -> TextIOWrapper:
+    """The response as lines of text, whichever of the three line ends it has."""
+    return TextIOWrapper(response, "utf-8-sig", "replace")
+
+
+def _encoded(message: Mapping[str, Any]) -> bytes:
+    text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # Half an emoji has no UTF-8; what Python writes for it is JSON's own escape.
+    return text.encode("utf-8", "backslashreplace")
+
+
 # --- One session -----------------------------------------------------------------------
 
 
+class _Post(NamedTuple):
+    """A message on its way: the tool and the id of a call, or neither."""
+
+    body: bytes
+    tool: str = ""
+    id: int | None = None
+
+
+Answer = Mapping[str, Any] | MneloError | None
+"""The server's message, why there will be none, or None where the session ended."""
+
+
 class _Session:
-    """One MCP session. It is opened and closed in one task, as its cancel scopes require."""
+    """One MCP session. Callers only wait: its threads open it, post, and read.
 
-    def __init__(self, url: str, token: str | None) -> None:
+    Over SSE one thread listens and one posts; over Streamable HTTP, where a reply comes with
+    the answer to its own post, as many post as calls are waiting.
+    """
+
+    def __init__(self, url: str, token: str | None, timeout: float) -> None:
         self._url = url
+        self._timeout = timeout
         self._is_sse = url.rstrip("/").endswith("/sse")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client: Client | None = None
-        self._opened = asyncio.Event()
-        self._stop = asyncio.Event()
+        self._post_url = "" if self._is_sse else url
+        self._token = {"Authorization": f"Bearer {token}"} if token else {}
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, SimpleQueue[Answer]] = {}
+        self._posts: SimpleQueue[_Post | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads: list[threading.Thread] = []
+        self._sockets: dict[int, socket.socket] = {}
+        self._opened = False
         self._status = 0
-        self._reason = "the connection was closed"
-        self._task = asyncio.create_task(self._hold())
-
-    @property
-    def over(self) -> bool:
-        return self._stop.is_set() or self._task.done()
-
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        await self._opened.wait()
-        if self._client is None:
-            raise self._fault(MneloUnavailable)
-        if self.over:
-            raise self._fault(_Lost)
-        try:
-            return await self._client.call_tool(tool, dict(arguments))
-        except MCPError as error:
-            if error.code == CONNECTION_CLOSED or self.over:
-                self.end()
-                raise self._fault(_Lost) from None
-            raise MneloError(str(error)) from None
-
-    def end(self) -> None:
-        self._stop.set()
-        if self._client is None:
-            # Still being opened, maybe for ever: it does not look at the event.
-            self._task.cancel()
-
-    async def ended(self) -> None:
-        await asyncio.wait([self._task])
-
-    async def _hold(self) -> None:
-        name = Implementation(name="mnelo-client", version="1")
-        try:
-            async with Client(self._transport(), client_info=name) as self._client:
-                self._opened.set()
-                await self._stop.wait()
-        except Exception as error:
-            self._reason = str(_root(error)) or type(_root(error)).__name__
-        finally:
-            self._opened.set()
-
-    @asynccontextmanager
-    async def _transport(self) -> AsyncGenerator[Any]:
+        self._reason = CLOSED
+        self.over = False
         if self._is_sse:
-            async with sse_client(
-                self._url, self._headers, httpx_client_factory=self._http
-            ) as streams:
-                yield streams
-        else:
-            async with (
-                self._http(self._headers) as http,
-                streamable_http_client(self._url, http_client=http) as streams,
-            ):
-                yield streams
+            self._start(self._listen)
 
-    def _http(
-        self,
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            headers=headers,
-            timeout=timeout or httpx2.Timeout(30, read=300),
-            auth=auth,
-            event_hooks={"response": [self._note]},
+    def call(self, tool: str, arguments: Mapping[str, Any], end: float) -> Mapping[str, Any]:
+        """The tool's result, which must come until `end` of time.monotonic()."""
+        request_id = next(self._ids)
+        params = {"name": tool, "arguments": arguments, "_meta": INTRODUCTION}
+        body = _encoded(
+            {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
         )
-
-    async def _note(self, response: httpx2.Response) -> None:
-        """End the session where HTTP refuses: over SSE the call would wait for its reply."""
-        if response.status_code in REFUSED or (self._is_sse and response.is_error):
-            self._status = response.status_code
+        answer = self._waiting[request_id] = SimpleQueue()
+        try:
+            if self.over:
+                raise self._fault()
+            self._send(_Post(body, tool, request_id))
+            left = min(max(end - time.monotonic(), 0), threading.TIMEOUT_MAX)
+            return self._result(answer.get(timeout=left))
+        except Empty:
             self.end()
+            silent = _say("silent", url=self._url, seconds=self._timeout)
+            raise MneloUnavailable(silent) from None
+        finally:
+            del self._waiting[request_id]
 
-    def _fault(self, kind: type[MneloError]) -> MneloError:
-        """Why the session ended, or never began, as an error of that kind or a better one."""
+    def end(self, reason: str = CLOSED) -> None:
+        """Hang up, and tell whoever waits; called from any thread, and more than once."""
+        if not self.over:
+            self._reason = reason
+            self.over = True
+        for each in tuple(self._sockets.values()):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for answer in tuple(self._waiting.values()):
+            answer.put(None)
+        for _ in self._threads:
+            self._posts.put(None)
+
+    def join(self, seconds: float) -> None:
+        """Wait for the threads of a session that was ended."""
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            # The garbage collector may end a session in any thread.
+            if thread is not threading.current_thread():
+                thread.join(max(end - time.monotonic(), 0))
+
+    def _result(self, answer: Answer) -> Mapping[str, Any]:
+        if answer is None:
+            raise self._fault()
+        if isinstance(answer, MneloError):
+            raise answer
+        if "error" in answer:
+            raise MneloError(str(answer["error"].get("message")))
+        return dict(answer["result"])
+
+    def _fault(self) -> MneloError:
+        """Why the session ended, or never began."""
         if self._status == 401:
             return MneloUnavailable(_say("unauthorized", url=self._url))
-        if self._status == 413:
-            return MneloError(_say("large", url=self._url))
-        reason = f"HTTP {self._status}" if self._status else self._reason
-        return kind(_say("unreachable", url=self._url, reason=reason))
+        kind = _Lost if self._opened else MneloUnavailable
+        return kind(_say("unreachable", url=self._url, reason=self._reason))
 
+    def _start(self, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:
+                self.end(str(error) or type(error).__name__)
 
-def _root(error: BaseException) -> BaseException:
-    """The first error in a group of groups."""
-    while inner := getattr(error, "exceptions", None):
-        error = inner[0]
-    return error
+        thread = threading.Thread(target=run, name="mnelo-client", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _open(self, connection: _Connection) -> None:
+        connection.connect()
+        connection.sock.settimeout(READ_SECONDS)
+        self._sockets[threading.get_ident()] = connection.sock
+        if self.over:
+            # It was ended before it could hang up on this connection.
+            raise ConnectionError(CLOSED)
+
+    def _listen(self) -> None:
+        """Read what comes over SSE until it ends."""
+        connection, path = _connection(self._url, self._timeout)
+        with closing(connection):
+            self._open(connection)
+            headers = {**self._token, "Accept": "text/event-stream"}
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            self._refuse(response.status)
+            with _lines(response) as lines:
+                for name, data in _events(lines):
+                    if name == "endpoint":
+                        self._begin(urljoin(self._url, data))
+                    elif name == "message":
+                        self._take(json.loads(data))
+        raise ConnectionError(CLOSED)
+
+    def _begin(self, post_url: str) -> None:
+        """Post to that URL from now on."""
+        if urlsplit(post_url)[:2] != urlsplit(self._url)[:2]:
+            raise ConnectionError("it names another host, which must not see the token")
+        if not self._opened:
+            self._post_url = post_url
+            self._opened = True
+            self._start(self._post_all)
+
+    def _send(self, post: _Post) -> None:
+        if not self._is_sse and not self._idle.acquire(blocking=False):
+            self._start(self._post_all)
+        self._posts.put(post)
+
+    def _post_all(self) -> None:
+        connection, path = _connection(self._post_url, self._timeout)
+        with closing(connection):
+            while (post := self._next_post(connection)) and not self.over:
+                if connection.sock is None:
+                    self._open(connection)
+                # A server that refuses may hang up before it has read all.
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    connection.post(path, self._headers(post), post.body)
+                with connection.getresponse() as response:
+                    self._receive(response, post)
+                self._idle.release()
+
+    def _next_post(self, connection: _Connection) -> _Post | None:
+        try:
+            return self._posts.get(timeout=KEPT_SECONDS)
+        except Empty:
+            connection.close()
+            return self._posts.get()
+
+    def _headers(self, post: _Post) -> Mapping[str, str]:
+        headers = {**self._token, "Content-Type": "application/json"}
+        if not self._is_sse:
+            headers["Accept"] = "application/json, text/event-stream"
+            headers["MCP-Protocol-Version"] = VERSION
+            if post.tool:
+                headers |= {"Mcp-Method": "tools/call", "Mcp-Name": post.tool}
+        return headers
+
+    def _receive(self, response: http.client.HTTPResponse, post: _Post) -> None:
+        """Take what the answer to a post brings; over SSE that is nothing but its status."""
+        kind = response.getheader("Content-Type", "")
+        if kind.startswith("text/event-stream"):
+            for _, data in _events(_lines(response)):
+                self._take(json.loads(data))
+        body = response.read()
+        reply = json.loads(body) if kind.startswith("application/json") else {}
+        if response.status == 413:
+            self._give(post.id, MneloError(_say("large", url=self._url)))
+        elif "jsonrpc" in reply:
+            # A refusal that came before the server read the request does not know its id.
+            self._take({**reply, "id": post.id})
+        else:
+            self._refuse(response.status)
+        self._opened = True
+        if not self._is_sse:
+            self._give(post.id, None)
+
+    def _refuse(self, status: int) -> None:
+        if status >= 300:
+            self._status = status
+            raise ConnectionError(f"HTTP {status}")
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        """Hand a reply to its caller, and answer a request; notifications are not for us."""
+        if "method" not in message:
+            self._give(message.get("id"), message)
+        elif "id" in message:
+            unknown = {"error": {"code": -32601, "message": "Method not found"}}
+            outcome = {"result": {}} if message["method"] == "ping" else unknown
+            self._send(_Post(_encoded({"jsonrpc": "2.0", "id": message["id"], **outcome})))
+
+    def _give(self, request_id: int | None, answer: Answer) -> None:
+        if request_id is not None and (waiting := self._waiting.get(request_id)):
+            waiting.put(answer)
 
 
 # --- The background --------------------------------------------------------------------
 
 
 class _Line:
-    """A thread with an event loop, and the session that is open in it."""
+    """The session that is open, or a new one where there is none any more."""
 
     def __init__(self, url: str, token: str | None, timeout: float) -> None:
         self._url = url
         self._token = token
         self._timeout = timeout
         self._session: _Session | None = None
-        started = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(started,), name="mnelo-client", daemon=True
-        )
-        self._thread.start()
-        started.wait()
+        self._opening = threading.Lock()
+        self._closed = threading.Event()
 
-    def request(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """The tool's result; called from any thread but the line's own."""
-        answer = asyncio.run_coroutine_threadsafe(self._in_time(tool, arguments), self._loop)
+    def request(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The tool's result; raises MneloError or one of its kinds."""
         try:
-            return answer.result()
-        except CancelledError:
-            raise MneloError(_say("closed")) from None
-        finally:
-            # Of use only where the wait was broken off, by Ctrl-C for one.
-            answer.cancel()
+            return self._ask(tool, arguments, time.monotonic() + self._timeout)
+        except MneloUnavailable:
+            if self._closed.is_set():
+                raise MneloError(_say("closed")) from None
+            raise
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        # The garbage collector may call this in any thread.
-        if threading.current_thread() is not self._thread:
-            self._thread.join(5)
-
-    def _run(self, started: threading.Event) -> None:
-        # Not asyncio.run: it starts one more thread to end with, which Python 3.12 forbids
-        # while it ends itself.
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(self._live(started))
-        loop.close()
-
-    async def _live(self, started: threading.Event) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        started.set()
-        await self._stop.wait()
+        self._closed.set()
         if self._session:
             self._session.end()
-            await self._session.ended()
-        waiting = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        await self._loop.shutdown_asyncgens()
+            self._session.join(5)
 
-    async def _in_time(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
+    def _ask(self, tool: str, arguments: Mapping[str, Any], end: float) -> Mapping[str, Any]:
         try:
-            return await asyncio.wait_for(self._ask(tool, arguments), self._timeout)
-        except asyncio.TimeoutError:
-            self._drop()
-            silent = _say("silent", url=self._url, seconds=self._timeout)
-            raise MneloUnavailable(silent) from None
-
-    async def _ask(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        try:
-            return await self._current().call(tool, arguments)
+            return self._current().call(tool, arguments, end)
         except _Lost:
-            patience = self._loop.time() + RESTART_SECONDS
+            patience = min(time.monotonic() + RESTART_SECONDS, end)
         while True:
             try:
-                return await self._current().call(tool, arguments)
+                return self._current().call(tool, arguments, end)
             except MneloUnavailable:
-                if self._loop.time() > patience:
+                left = patience - time.monotonic()
+                if left <= 0 or self._closed.wait(min(left, PAUSE_SECONDS)):
                     raise
-                await asyncio.sleep(PAUSE_SECONDS)
 
     def _current(self) -> _Session:
-        """The open session, or a new one in place of one that is over."""
-        if self._session is None or self._session.over:
-            self._session = _Session(self._url, self._token)
-        return self._session
-
-    def _drop(self) -> None:
-        if self._session:
-            self._session.end()
+        with self._opening:
+            if self._session is None or self._session.over:
+                self._session = _Session(self._url, self._token, self._timeout)
+            if self._closed.is_set():
+                self._session.end()
+            return self._session
 
 
 # --- The client ------------------------------------------------------------------------
@@ -395,10 +531,10 @@ class MneloClient:
             raise MneloError(_say("closed"))
         given = _without_defaults(getattr(MneloClient, method), values)
         result = self._line.request(f"memory_{method}", given)
-        texts = [block.text for block in result.content if isinstance(block, TextContent)]
-        if result.is_error:
+        texts = [block["text"] for block in result["content"] if block["type"] == "text"]
+        if result.get("isError"):
             raise MneloError(" ".join(texts))
-        return dict(result.structured_content or json.loads(texts[0]))
+        return dict(result.get("structuredContent") or json.loads(texts[0]))
 
 
 def _without_defaults(method: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import statistics
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -241,10 +241,23 @@ def test_an_oversized_request_is_refused_unread(server: Served) -> None:
         assert send(server, "POST", path, body, Content_Type="application/json").status == 413
 
 
+def test_a_request_that_does_not_say_how_large_it_is_is_refused_too(server: Served) -> None:
+    kind = {"Content-Type": "application/json"}
+    for path in ("/mcp", "/messages/?session_id=" + "0" * 32):
+        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)) as connection:
+            body = iter([b'"' + b"x" * (1 << 20), b'"'])
+            # The server may hang up before it has read all.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.request("POST", path, body, kind, encode_chunked=True)
+            assert connection.getresponse().status == 413
+
+
 def test_a_form_of_a_web_page_cannot_pass_for_a_request(server: Served) -> None:
     body = json.dumps(request("tools/list"))
 
     assert send(server, "POST", "/mcp", body, Content_Type="text/plain").status == 400
+    with raw_sse(server) as stream:
+        assert send(server, "POST", stream.messages, body, Content_Type="text/plain").status == 400
 
 
 # --- The token -------------------------------------------------------------------------
@@ -332,6 +345,21 @@ def test_a_message_for_a_session_that_is_gone_is_404(server: Served) -> None:
         if answer.status == 404:
             return
     pytest.fail(f"still {answer.status}")
+
+
+@pytest.mark.parametrize("session", ["", "?session_id=", "?session_id=wrong"])
+def test_a_message_for_what_is_no_session_is_400(server: Served, session: str) -> None:
+    body = json.dumps(request("ping"))
+    answer = send(server, "POST", "/messages/" + session, body, Content_Type="application/json")
+
+    assert answer.status == 400
+
+
+def test_what_is_no_message_is_400_and_the_session_goes_on(server: Served) -> None:
+    with raw_sse(server) as stream:
+        assert stream.post({"neither": "this", "nor": "that"}) == 400
+        assert stream.post(request("ping")) == 202
+        assert stream.reply()["result"] == {}
 
 
 def test_dropped_streams_and_bad_requests_leave_nothing_in_the_log(server: Served) -> None:
