@@ -15,16 +15,16 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import address
 from auth import load_token
 from config import VERSION, Config
 from memory import Memory
-from metrics import Metrics
 from mnelo_locale import message
-from tools import build_server
-from transport import LOOPBACK, App, Hosts, serve
+
+if TYPE_CHECKING:
+    from transport import Hosts
 
 log = logging.getLogger("mnelo.server")
 
@@ -37,22 +37,33 @@ def run(given: Namespace, config: Config) -> int:
     _leave_on_signals()
     with listener, Memory(config=config) as memory:
         memory.keep()
-        metrics = Metrics(memory.stats)
-        app = App(
-            build_server(memory, config, metrics.count),
-            sse=given.transport == "sse",
-            hosts=_hosts(config, listener),
-            token=token,
-            most_bytes=config.limits_request_bytes,
-            health=_health(memory),
-            metrics=metrics.page,
-        )
-        url = address.url(*listener.getsockname()[:2])
-        url += "/sse" if given.transport == "sse" else "/mcp"
-        ready = message("server.ready", url=url, version=VERSION, database=memory.path)
-        asyncio.run(serve(app, listener, lambda: log.info(ready)))
+        _serve(memory, config, listener, token, sse=given.transport == "sse")
     log.info(message("server.stopped"))
     return 0
+
+
+def _serve(
+    memory: Memory, config: Config, listener: socket.socket, token: str | None, *, sse: bool
+) -> None:
+    """Answer requests until a signal comes."""
+    # Imported when needed: whoever is refused, or only checks, need not wait for MCP's libraries.
+    from metrics import Metrics
+    from tools import build_server
+    from transport import App, serve
+
+    metrics = Metrics(memory.stats)
+    app = App(
+        build_server(memory, config, metrics.count),
+        sse=sse,
+        hosts=_hosts(config, listener),
+        token=token,
+        most_bytes=config.limits_request_bytes,
+        health=_health(memory),
+        metrics=metrics.page,
+    )
+    url = address.url(*listener.getsockname()[:2]) + ("/sse" if sse else "/mcp")
+    ready = message("server.ready", url=url, version=VERSION, database=memory.path)
+    asyncio.run(serve(app, listener, lambda: log.info(ready)))
 
 
 def check(given: Namespace, config: Config) -> int:
@@ -98,7 +109,9 @@ def _log_to_stderr(*, debug: bool) -> None:
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
-def _hosts(config: Config, listener: socket.socket) -> Hosts:
+def _hosts(config: Config, listener: socket.socket) -> "Hosts":
+    from transport import LOOPBACK, Hosts
+
     bound = str(listener.getsockname()[0])
     names = LOOPBACK | {config.server_host.lower(), bound}
     if ipaddress.ip_address(bound).is_loopback:

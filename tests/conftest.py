@@ -1,9 +1,11 @@
 """Fixtures every test may use: a fresh memory on disk, and no setting from outside."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,19 +87,40 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
+@pytest.fixture(scope="session")
+def empty_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[HashEmbedder | None], Path]:
+    """An empty memory as it is for any test: made once, for a copy costs far less."""
+
+    @cache
+    def made(known: bool) -> Path:
+        path = tmp_path_factory.mktemp("empty") / "memory.db"
+        load = (lambda recorded: HashEmbedder()) if known else None
+        with Memory(path, config=Config.load({}, embedder_model="none"), load_model=load) as memory:
+            memory.wait_for_model(10)
+        return path
+
+    usual = vars(HashEmbedder())
+    return lambda model: made(type(model) is HashEmbedder and vars(model) == usual)
+
+
 @pytest.fixture
-def open_memory(tmp_path: Path) -> Iterator[Open]:
+def open_memory(
+    tmp_path: Path, empty_files: Callable[[HashEmbedder | None], Path]
+) -> Iterator[Open]:
     """Open the test's memory, as often as it likes; `model` is an embedder, or None for none."""
     opened: list[Memory] = []
+    usual = tmp_path / "memory.db"
 
     def open_it(
         *,
         model: HashEmbedder | None = None,
-        path: Path = tmp_path / "memory.db",
+        path: Path = usual,
         **settings: Any,
     ) -> Memory:
         config = Config.load(**{"embedder_model": None if model else "none", **settings})
         load = (lambda recorded: model) if model else None
+        if path == usual and not path.exists():
+            shutil.copy(empty_files(model), path)
         opened.append(Memory(path, config=config, load_model=load))
         opened[-1].wait_for_model(10)
         return opened[-1]

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -23,10 +24,17 @@ class HashEmbedder:
         return np.stack([self.query(text) for text in texts])
 
     def query(self, text: str) -> Vectors:
-        vector = np.zeros(self.dim, np.float32)
-        for feature in [*words.index_terms(text), *map("".join, pairwise(words.fold(text)))]:
-            digest = hashlib.blake2b(feature.encode(), digest_size=8).digest()
-            sign = 1 if digest[4] % 2 else -1
-            vector[int.from_bytes(digest[:4], "big") % self.dim] += sign * len(feature) ** 0.5
-        length = float(np.linalg.norm(vector))
-        return vector / length if length else np.eye(1, self.dim, dtype=np.float32)[0]
+        return _hashed(text, self.dim)
+
+
+@lru_cache(4096)
+def _hashed(text: str, dim: int) -> Vectors:
+    vector = np.zeros(dim, np.float32)
+    for feature in [*words.index_terms(text), *map("".join, pairwise(words.fold(text)))]:
+        digest = hashlib.blake2b(feature.encode(), digest_size=8).digest()
+        sign = 1 if digest[4] % 2 else -1
+        vector[int.from_bytes(digest[:4], "big") % dim] += sign * len(feature) ** 0.5
+    length = float(np.linalg.norm(vector))
+    unit: Vectors = vector / length if length else np.eye(1, dim, dtype=np.float32)[0]
+    unit.flags.writeable = False  # all who ask get the same one
+    return unit

@@ -1,23 +1,34 @@
 """The real server as a process of its own, for tests that talk to it."""
 
 import json
+import multiprocessing
 import os
 import re
+import runpy
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, ForkServerProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVER = (str(ROOT / "mcp_server.py"),)
 START_SECONDS = 20
+FORKS = "forkserver" in multiprocessing.get_all_start_methods()
+PRELOADED = ("conftest", "crash_worker", "mnelo_client", "server", "metrics", "tools", "transport")
 
 _STUCK = """
 import sys, time
@@ -36,13 +47,105 @@ STUCK = ("-c", _STUCK, str(ROOT))
 """The server with a recall that says so when it is asked, and then takes half a minute."""
 
 
+# --- Processes -------------------------------------------------------------------------
+
+
+class Process(Protocol):
+    """What is used of subprocess.Popen."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+@cache
+def processes() -> "ForkServerContext":
+    """Starts a process in milliseconds: each is forked from one that has everything loaded."""
+    from multiprocessing import forkserver  # not every system has it
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        forkserver.ensure_running()
+    return context
+
+
+class Forked:
+    """A program in a process of processes(), where its libraries need not be loaded again."""
+
+    # Starting a process asks all others whether they have ended: only one thread may at a time.
+    _lock = threading.Lock()
+
+    def __init__(self, home: Path, command: Sequence[str], env: Mapping[str, str]) -> None:
+        with self._lock:
+            self._process: ForkServerProcess = processes().Process(
+                target=_become, args=(home, command, dict(env)), daemon=True
+            )
+            self._process.start()
+        self.pid = self._process.pid or 0
+
+    def poll(self) -> int | None:
+        with self._lock:
+            return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        end = time.monotonic() + (float("inf") if timeout is None else timeout)
+        while (status := self.poll()) is None:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired("a program", timeout or 0)
+            time.sleep(0.005)
+        return status
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _become(home: Path, command: Sequence[str], env: Mapping[str, str]) -> None:
+    """Do what Python does with these arguments, in that environment and in that folder."""
+    os.chdir(home)
+    os.environ.clear()
+    os.environ.update(env)
+    with _stderr(home).open("ab") as stderr:
+        os.dup2(stderr.fileno(), sys.stderr.fileno())
+    if command[0] == "-c":
+        sys.argv = ["-c", *command[2:]]
+        exec(command[1], {"__name__": "__main__"})  # noqa: S102 - our own program
+    else:
+        sys.argv = list(command)
+        runpy.run_path(command[0], run_name="__main__")
+
+
+def _started(home: Path, command: Sequence[str], env: Mapping[str, str]) -> Process:
+    """The process of a program; whatever it says is in a file in its home."""
+    _stderr(home).write_bytes(b"")
+    if FORKS:
+        return Forked(home, command, env)
+    with _stderr(home).open("ab") as stderr:
+        return subprocess.Popen([sys.executable, *command], env=env, stderr=stderr, cwd=home)
+
+
+# --- Servers ---------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """A running server; `home` is its MNELO_HOME and its HOME as well."""
 
     url: str
     home: Path
-    process: "subprocess.Popen[bytes]"
+    process: Process
 
     @property
     def host(self) -> str:
@@ -72,9 +175,7 @@ def serving(
 ) -> Iterator[Served]:
     """A server on a free port, unless `arguments` name one, until the block is left."""
     port = () if "--port" in arguments else ("--port", "0")
-    command = [sys.executable, *program, *port, *arguments]
-    with _stderr(home).open("wb") as stderr:
-        process = subprocess.Popen(command, env=environment(home, env), stderr=stderr, cwd=home)
+    process = _started(home, (*program, *port, *arguments), environment(home, env))
     try:
         yield Served(_await_url(home, process), home, process)
     finally:
@@ -119,7 +220,7 @@ def _stderr(home: Path) -> Path:
     return home / "stderr.txt"
 
 
-def _await_url(home: Path, process: "subprocess.Popen[bytes]") -> str:
+def _await_url(home: Path, process: Process) -> str:
     """The URL of the ready line; raises AssertionError with what was said instead of it."""
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:

@@ -13,7 +13,6 @@ load leaves alone must give the same answers at the end. --measure prints how lo
 import argparse
 import asyncio
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -42,9 +41,7 @@ from config import Config
 from crash_worker import look, open_file
 from memory import Memory
 from mnelo_client import MneloClient
-from serving import Served, serving
-
-SPAWN = multiprocessing.get_context("spawn")
+from serving import Served, processes, serving
 
 # --- The server ------------------------------------------------------------------------
 
@@ -374,7 +371,7 @@ def _load(served: Served, path: Path, end: float, rate: float) -> list[dict[str,
         return time.time() > end
 
     told = path.with_name("program.json")
-    program = SPAWN.Process(target=_in_own_process, args=(path, end, rate, told))
+    program = processes().Process(target=_in_own_process, args=(path, end, rate, told))
     program.start()
     with ThreadPoolExecutor(4) as pool:
         users = [
@@ -509,11 +506,11 @@ def measure() -> dict[str, Any]:
     """Milliseconds of recalls over SSE, quiet and beside others, and of pings beside a writer."""
     with _measured_server() as url:
         quiet = asyncio.run(_recalls(url, 400, None, 0))
-        writers = SPAWN.Process(target=_writers, args=(url, 4, 100, 5.0))
+        writers = processes().Process(target=_writers, args=(url, 4, 100, 5.0))
         writers.start()
         busy = asyncio.run(_many_recalls(url))
         writers.join()
-        writer = SPAWN.Process(target=_writers, args=(url, 1, 1000, None))
+        writer = processes().Process(target=_writers, args=(url, 1, 1000, None))
         writer.start()
         pings = asyncio.run(_pings(url, writer.is_alive))
     figures = {"quiet": _percent(quiet), "16 ask, 4 write": _percent(busy), "ping": _percent(pings)}

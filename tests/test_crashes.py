@@ -6,14 +6,11 @@ row for row both must say the same.
 """
 
 import json
-import multiprocessing
-import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from random import Random, SystemRandom
@@ -22,6 +19,7 @@ from typing import Any
 import pytest
 
 import crash_worker
+import serving
 import store
 from config import Config
 from crash_worker import Operation, look, open_file, perform
@@ -36,15 +34,9 @@ Row = tuple[Any, ...]
 # --- Writers ---------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def processes() -> ForkServerContext:
-    """Starts a process in milliseconds: each is forked from one that has everything loaded."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["crash_worker"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        forkserver.ensure_running()
-    return context
+@pytest.fixture(name="processes", scope="module")
+def running_processes() -> ForkServerContext:
+    return serving.processes()
 
 
 @dataclass

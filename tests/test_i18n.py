@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from string import Formatter
 
@@ -83,9 +84,14 @@ class Said:
         return [msg_id for msg_id in self.ids if not msg_id.endswith("*")]
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text("utf-8"))))
+
+
 def said() -> Iterator[Said]:
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and node.args and _name(node.func) in SPEAKS:
                 ids = _ids(node.args[0])
                 if any("." in msg_id for msg_id in ids):
@@ -115,7 +121,7 @@ def strings() -> set[str]:
     return {
         node.value
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
 

@@ -1,6 +1,5 @@
 """Several processes and many clients on one file: nobody fails, and every write is there."""
 
-import multiprocessing
 import os
 import re
 import signal
@@ -9,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing.synchronize import Barrier
+from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,7 @@ from indexing import Indexed
 from memory import Memory
 from mnelo_client import MneloClient, MneloError
 from rows import NewChunk
-from serving import Served, serving
-
-SPAWN = multiprocessing.get_context("spawn")
+from serving import Served, processes, serving
 
 # --- Four servers and four programs in one empty folder --------------------------------
 
@@ -103,8 +100,8 @@ def test_four_servers_and_four_programs_share_a_file_that_none_of_them_found(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "shared" / "memory.db"
-    together = SPAWN.Barrier(8)
-    programs = [SPAWN.Process(target=_program, args=(path, n, together)) for n in range(4)]
+    together = processes().Barrier(8)
+    programs = [processes().Process(target=_program, args=(path, n, together)) for n in range(4)]
     for program in programs:
         program.start()
     with ThreadPoolExecutor(4) as threads:
@@ -142,10 +139,11 @@ def _assert_one_linear_history(path: Path) -> None:
 # --- One process that stops in the middle of a write -----------------------------------
 
 
-def _write_half_and_stop(path: Path) -> None:
+def _write_half_and_stop(path: Path, begun: Event) -> None:
     text = "half a memory"
     with open_file(path) as memory, memory._store._writing("test") as writer:
         writer.put_chunk(NewChunk(text, "t", "s", 0.5, None), Indexed(text))
+        begun.set()
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -157,9 +155,10 @@ def test_a_process_that_stops_in_a_write_holds_up_no_reader_and_writers_only_for
     memory.remember("the first memory")
     settings = {"MNELO_MEMORY_DB_PATH": str(memory.path), "MNELO_MEMORY_DATABASE_BUSY_SECONDS": "1"}
     with serving(tmp_path, **settings) as served, MneloClient(served.url + "/sse") as client:
-        stopped = SPAWN.Process(target=_write_half_and_stop, args=(memory.path,))
+        begun = processes().Event()
+        stopped = processes().Process(target=_write_half_and_stop, args=(memory.path, begun))
         stopped.start()
-        os.waitid(os.P_PID, stopped.pid or 0, os.WSTOPPED | os.WNOWAIT)
+        assert begun.wait(30)
         try:
             _assert_busy(lambda: memory.remember("meanwhile"))
             _assert_busy(lambda: client.remember("meanwhile"))
