@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 
 import words
@@ -36,7 +36,7 @@ class Indexed:
         """The terms of the text itself, each once."""
         return self._own
 
-    def names(self, known: Container[str]) -> set[str]:
+    def names(self, known: Set[str]) -> set[str]:
         """Every stretch that could be a name, of which the beginnings are known."""
         codes = words.any_exchange(words.codes(self._folded))
         return words.folded_name_keys(self._folded, known) | codes

@@ -498,7 +498,7 @@ class Memory:
             for each in stored
         ]
         if len(items) == 1 and vectors[0] is not None:
-            similar = self._similar(results[0]["chunk_id"], vectors[0])
+            similar = self._similar(stored[0].seq, vectors[0])
             results[0].update({"similar": similar} if similar else {})
         return results
 
@@ -535,22 +535,21 @@ class Memory:
         """A model that fails over a text keeps no memory from being stored: it waits instead."""
         return embedder.embed(model, passages, self._closing.is_set)
 
-    def _similar(self, chunk_id: str, vectors: Vectors) -> list[Similar]:
-        """Live memories that say nearly the same, on a scale that holds for every model."""
-        with self._store.view() as view, view.reading():
-            index, unrelated = view.index(), self._unrelated
-            with index.lock:
-                live = index.field("live")
-                cosine = index.meaning(vectors[0], live, live).cosine
-                near = best_rows((cosine - np.float32(unrelated)) * live, index, SIMILAR + 1)
-            rows = view.chunks(index.seqs_of(near), Scope())
-        cosines = dict(zip(index.seqs_of(near), cosine[near].tolist(), strict=True))
-        return [
-            Similar(chunk_id=row.id, similarity=round(cosines[row.seq], 4))
-            for row in rows
-            if row.id != chunk_id
-            and (cosines[row.seq] - unrelated) / (1 - unrelated) >= SIMILAR_FROM
-        ][:SIMILAR]
+    def _similar(self, seq: int, vectors: Vectors) -> list[Similar]:
+        """Live memories that say nearly the same as one, on a scale that holds for every model."""
+        index, unrelated = self._store.written_index(), self._unrelated
+        least = unrelated + SIMILAR_FROM * (1 - unrelated)
+        with index.lock:
+            live = index.field("live")
+            cosine = index.meaning(vectors[0], live, live).cosine
+            near = best_rows((cosine - np.float32(unrelated)) * live, index, SIMILAR + 1)
+            cosines = dict(zip(index.seqs_of(near), cosine[near].tolist(), strict=True))
+        close = [each for each, cosine in cosines.items() if each != seq and cosine >= least]
+        if not close:
+            return []
+        with self._store.view() as view:
+            rows = view.chunks(close[:SIMILAR], Scope())
+        return [Similar(chunk_id=row.id, similarity=round(cosines[row.seq], 4)) for row in rows]
 
     # -- inside: recalling --
 

@@ -98,6 +98,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
+    seq: int
     id: str
     new: bool
     entity_ids: list[str]

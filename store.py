@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -37,6 +38,7 @@ from indexing import Indexed
 from links import Links, Spellings
 from postings import Rows
 from rows import (
+    AT_ONCE,
     Change,
     ChunkRow,
     EdgeRow,
@@ -259,10 +261,10 @@ SAME_CHUNK = """
 
 INSERT_CHUNK = """
     INSERT INTO chunks (
-        id, content, content_hash, source, session_id, timestamp, importance, metadata_json,
+        seq, id, content, content_hash, source, session_id, timestamp, importance, metadata_json,
         created_at, valid_from, pending
     ) VALUES (
-        :id, :content, :hash, :source, :session_id, :timestamp, :importance, :metadata,
+        :seq, :id, :content, :hash, :source, :session_id, :timestamp, :importance, :metadata,
         :created_at, :valid_from, :pending
     )
 """
@@ -316,10 +318,22 @@ PUT_TERM = "INSERT INTO terms (term, id) VALUES (?, ?)"
 # One transaction writes at a time, so a number above all others is above all that anybody saw.
 _NEXT_REV = "(SELECT coalesce(max(rev), 0) + 1 FROM postings)"
 
+_LAST = "(SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = '{0}')"
 BEGINNING = f"""
-    SELECT (SELECT coalesce(max(seq), 0) FROM chunks), {_NEXT_REV},
-        (SELECT coalesce(max(id), 0) FROM terms)
+    SELECT {_LAST.format("chunks")}, {_NEXT_REV}, (SELECT coalesce(max(id), 0) FROM terms),
+        {_LAST.format("windows")}, {_LAST.format("relations")}
 """
+
+LIVE_HASHES = """
+    SELECT c.content_hash FROM json_each(?) k CROSS JOIN chunks c
+    WHERE c.content_hash = k.value AND c.valid_until IS NULL
+"""
+
+PUT_NAME_WORD = "INSERT OR IGNORE INTO name_words VALUES (?, ?)"
+PUT_EVIDENCE = "INSERT OR IGNORE INTO evidence VALUES (?, ?)"
+PUT_ALIAS = "INSERT INTO aliases VALUES (?, ?, ?, ?, ?)"
+PUT_WINDOW = "INSERT INTO windows (seq, chunk_seq, part) VALUES (?, ?, ?)"
+PUT_VECTOR = "INSERT INTO vectors (rowid, embedding, live) VALUES (?, ?, 1)"
 
 PUT_PIECES = "INSERT INTO {0} (rowid, text) VALUES (?, ?)"
 
@@ -390,10 +404,10 @@ SAME_PAST_RELATION = """
 
 INSERT_RELATION = """
     INSERT INTO relations (
-        source_id, target_id, relation, weight, properties_json, source, created_at,
+        id, source_id, target_id, relation, weight, properties_json, source, created_at,
         valid_from, valid_until, evidence_chunk_id
     ) VALUES (
-        :source_id, :target_id, :relation, :weight, :properties, :source, :now,
+        :id, :source_id, :target_id, :relation, :weight, :properties, :source, :now,
         :valid_from, :valid_until, :evidence
     )
 """
@@ -782,6 +796,12 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 """A value as JSON, its text as it stands."""
 
 
+@lru_cache(maxsize=64)
+def _detail(name: str, value: str | int) -> str:
+    """What nearly every row of the audit says beside what was done to what."""
+    return _json({name: value})
+
+
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""').replace("\x00", " ") + '"'
 
@@ -1011,7 +1031,8 @@ class SqliteStore:
         indexed = [Indexed(chunk.content) for chunk in chunks]
         with self._writing(client) as writer:
             writer.look_up(term for text in indexed for term in text.terms)
-            return list(map(writer.put_chunk, chunks, indexed))
+            writer.look_for([text.hash for text in indexed])
+            return writer.put_chunks(chunks, indexed)
 
     def replace_chunk(
         self, chunk_id: str, change: Change, reason: str, client: str
@@ -1030,6 +1051,14 @@ class SqliteStore:
         """Forget a memory; how many chunks and how many relations were closed."""
         with self._writing(client) as writer:
             return writer.forget_chunk(chunk_id, reason, cascade)
+
+    def written_index(self) -> Index:
+        """The live index with what was just written.
+
+        It is read on the connection that wrote, which still has those pages in memory.
+        """
+        with self._explained(), self._write_lock:
+            return self._indexes.current(self._db, past=False).index
 
     # -- writing the graph --
 
@@ -1493,14 +1522,28 @@ class _Writer:
         self._db, self.now, self._client, self._spellings = db, now, client, spellings
         self._view = View(db, _Indexes())  # sees what this transaction has written
         self._terms = terms
-        ((self._first_new, self._rev, self._last_term),) = _all(db, BEGINNING)
-        self._last_indexed = self._first_new
+        first, self._rev, *last = map(int, _all(db, BEGINNING)[0])
+        self._last_term, self._last_window, self._last_relation = last
+        self._first_new = first  # what is above was not there before this transaction
+        self._last_indexed = self._last_seq = self._first_new
         self._new_terms: dict[str, int] = {}
         self._no_terms: set[str] = set()  # looked up, and not in the file
+        self._hashes: set[int] = set()  # of live texts, of those that are looked for
+        self._chunks: list[dict[str, Any]] = []
+        self._postings: dict[int, tuple[Any, ...]] = {}
+        self._vectors: list[tuple[int, bytes]] = []
+        self._windows: list[tuple[int, int, int]] = []
+        self._audits: list[tuple[str, ...]] = []
         self._mentions: dict[tuple[str, int], str] = {}
         self._pieces: dict[int, str] = {}
         self._new_names: list[tuple[str, str, int]] = []
         self._named: set[tuple[str, str]] = set()
+        self._keys: dict[str, set[str]] = {}  # all by which an entity is found
+        self._name_words: set[tuple[str, str]] = set()
+        self._entities: dict[str, dict[str, Any] | None] = {}  # the latest version of each
+        self._relations: list[dict[str, Any]] = []
+        self._related: set[tuple[str, str, str]] = set()  # by what is not written yet
+        self._evidence: list[tuple[int, int]] = []
         self._live: dict[str, str] = {}
         self._known_from: dict[str, str] = {}
 
@@ -1510,6 +1553,12 @@ class _Writer:
         FTS5 writes out what it holds before most other statements, so it comes after those.
         """
         self._db.executemany(PUT_TERM, sorted(self._new_terms.items()))
+        self._write_postings()
+        self._write_relations()
+        self._db.executemany(PUT_NAME_WORD, sorted(self._name_words))
+        self._db.executemany(PUT_WINDOW, self._windows)
+        self._db.executemany(PUT_VECTOR, self._vectors)
+        self._write_audits()
         known = [(seq,) for seq in self._pieces if seq <= self._first_new]
         self._db.executemany("DELETE FROM trigrams WHERE rowid = ?", known)
         self._db.executemany(PUT_PIECES.format("trigrams"), sorted(self._pieces.items()))
@@ -1526,16 +1575,35 @@ class _Writer:
 
     # -- chunks --
 
-    def put_chunk(self, chunk: NewChunk, indexed: Indexed) -> StoredChunk:
-        same = {
-            "hash": indexed.hash,
-            "content": chunk.content,
-            "source": chunk.source,
-            "session_id": chunk.session_id,
-            "timestamp": chunk.timestamp,
-        }
-        found = _all(self._db, SAME_CHUNK, same)
-        seq, chunk_id, waits = found[0] if found else self._put_new(chunk, indexed.hash)
+    def put_chunks(
+        self, chunks: Sequence[NewChunk], indexed: Sequence[Indexed]
+    ) -> list[StoredChunk]:
+        """Store memories: first their rows, at once, then what hangs on each."""
+        places = list(map(self._find_or_put, chunks, indexed))
+        self._write_chunks()
+        return list(map(self._complete_chunk, chunks, indexed, places))
+
+    def _find_or_put(self, chunk: NewChunk, indexed: Indexed) -> tuple[int, str, bool, bool]:
+        """The seq and id of a memory, whether it waits for vectors, and whether it is new."""
+        if indexed.hash in self._hashes:
+            self._write_chunks()  # it may be in one of these
+            same = {
+                "hash": indexed.hash,
+                "content": chunk.content,
+                "source": chunk.source,
+                "session_id": chunk.session_id,
+                "timestamp": chunk.timestamp,
+            }
+            for seq, chunk_id, waits in _all(self._db, SAME_CHUNK, same):
+                return seq, chunk_id, bool(waits), False
+        self._hashes.add(indexed.hash)
+        return *self._put_new(chunk, indexed.hash), True
+
+    def _complete_chunk(
+        self, chunk: NewChunk, indexed: Indexed, place: tuple[int, str, bool, bool]
+    ) -> StoredChunk:
+        """Write what hangs on a memory: tags, entities, relations, index and audit."""
+        seq, chunk_id, waits, new = place
         self._tag(seq, chunk.tags)
         about = chunk.timestamp or self.now
         ids = [self.put_entity(entity, chunk.source, about) for entity in chunk.entities]
@@ -1543,11 +1611,14 @@ class _Writer:
         for relation in chunk.relations:
             self.put_relation(relation, source=chunk.source, about=about, said_by=(chunk_id, seq))
         self._link_names(seq, indexed.names(self._spellings.starts))
-        if not found or chunk.tags:  # tags are searched too
-            before = seq if found else None
-            self._index(seq, indexed, chunk.source, chunk.session_id, before)
-        self._audit("remember", "chunk", chunk_id, "", {"status": "exists" if found else "stored"})
-        return StoredChunk(chunk_id, not found, ids, bool(waits))
+        if new or chunk.tags:  # tags are searched too
+            metadata = self._searchable(seq)[1] if chunk.tags else ""
+            before = None if new else seq
+            self._index(seq, indexed, metadata, chunk.source, chunk.session_id, before)
+        self._audit(
+            "remember", "chunk", chunk_id, "", _detail("status", "stored" if new else "exists")
+        )
+        return StoredChunk(seq, chunk_id, new, ids, waits)
 
     def _put_new(self, chunk: NewChunk, content_hash: int) -> tuple[int, str, bool]:
         chunk_id = new_chunk_id(self.now)
@@ -1566,19 +1637,22 @@ class _Writer:
         return self._insert_chunk(row, chunk.vectors), chunk_id, chunk.vectors is None
 
     def _insert_chunk(self, row: dict[str, Any], vectors: Vectors | None) -> int:
-        """Write a new version with its vectors, or let it wait for them; its seq."""
-        self._db.execute(INSERT_CHUNK, row | {"pending": vectors is None})
-        seq = self._db.last_insert_rowid()
+        """Note a new version and its vectors, or that it waits for them; its seq."""
+        self._last_seq = seq = self._last_seq + 1
+        self._chunks.append(row | {"seq": seq, "pending": vectors is None})
         if vectors is not None:
             self._put_vectors(seq, vectors)
         return seq
 
+    def _write_chunks(self) -> None:
+        self._db.executemany(INSERT_CHUNK, self._chunks)
+        self._chunks = []
+
     def _put_vectors(self, seq: int, vectors: Vectors) -> None:
         for part, vector in enumerate(vectors):
-            self._db.execute("INSERT INTO windows (chunk_seq, part) VALUES (?, ?)", (seq, part))
-            content = np.ascontiguousarray(vector, np.float32).tobytes()
-            sql = "INSERT INTO vectors (rowid, embedding, live) VALUES (?, ?, 1)"
-            self._db.execute(sql, (self._db.last_insert_rowid(), content))
+            self._last_window += 1
+            self._windows.append((self._last_window, seq, part))
+            self._vectors.append((self._last_window, np.asarray(vector, np.float32).tobytes()))
 
     def fill(self, seq: int, vectors: Vectors) -> bool:
         """Give a chunk its vectors if it is live and waits for them; whether it did."""
@@ -1607,8 +1681,9 @@ class _Writer:
             SELECT DISTINCT a.entity_id FROM json_each(?) k JOIN aliases a ON a.key = k.value
             JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
         """
-        rows = _all(self._db, sql, (_json(self._spellings.among(names)),))
-        self._mention(seq, [row[0] for row in rows], "found")
+        if spelled := self._spellings.among(names):
+            rows = _all(self._db, sql, (_json(spelled),))
+            self._mention(seq, [row[0] for row in rows], "found")
 
     def replace(
         self, chunk_id: str, change: Change, indexed: Indexed | None, reason: str
@@ -1641,10 +1716,12 @@ class _Writer:
             "valid_from": closed_at,
         }
         seq = self._insert_chunk(row, vectors)
+        self._write_chunks()
         self._carry_over(old["seq"], seq, old["id"], new_id, closed_at)
         self._link_names(seq, indexed.names(self._spellings.starts))
-        self._index(seq, indexed, old["source"], old["session_id"], old["seq"])
-        self._audit("update", "chunk", new_id, reason, {"supersedes": old["id"]})
+        metadata = self._searchable(seq)[1]
+        self._index(seq, indexed, metadata, old["source"], old["session_id"], old["seq"])
+        self._audit("update", "chunk", new_id, reason, _detail("supersedes", old["id"]))
         return new_id, str(old["id"])
 
     def _carry_over(self, old: int, new: int, old_id: str, new_id: str, at: str) -> None:
@@ -1683,7 +1760,7 @@ class _Writer:
             bound = {"id": row["id"], "seq": row["seq"]}
             edges = self._close_relations(_all(self._db, EDGES_OF_CHUNK, bound), self.now)
         self._close_chunk(row["seq"], self.now, None)
-        self._audit("forget", "chunk", row["id"], reason, {"edges_invalidated": edges})
+        self._audit("forget", "chunk", row["id"], reason, _detail("edges_invalidated", edges))
         return 1, edges
 
     def _live_version(self, chunk_id: str) -> dict[str, Any]:
@@ -1715,12 +1792,12 @@ class _Writer:
         self,
         seq: int,
         indexed: Indexed,
+        metadata: str,
         source: str,
         session_id: str,
         before: int | None,
     ) -> None:
         """Write what a live chunk is found by; `before` is what had its place, if any did."""
-        metadata = self._searchable(seq)[1]
         self._pieces[seq] = indexed.pieces(metadata)
         self._last_indexed = max(self._last_indexed, seq)
         weights = indexed.weights(metadata, source, session_id)
@@ -1730,11 +1807,23 @@ class _Writer:
         self, seq: int, indexed: Indexed, weights: Mapping[str, int], before: int | None
     ) -> None:
         """Write a chunk's terms; it takes the place of the version before, or of itself."""
-        place = seq if before is None else _one(self._db, PLACE, (before,)) or seq
+        place = seq if before is None else self._place(before) or seq
         numbers = self._term_numbers(weights)
         terms = np.array([numbers[term] for term in weights], "<u4").tobytes()
         row = (seq, self._rev, place, indexed.flags, indexed.speaker, terms)
-        self._db.execute(PUT_POSTINGS, (*row, bytes(weights.values())))
+        self._postings[seq] = (*row, bytes(weights.values()))
+        if len(self._postings) >= AT_ONCE:
+            self._write_postings()
+
+    def _place(self, seq: int) -> int | None:
+        """The place of a chunk in its session, if it has terms yet."""
+        written = self._postings.get(seq)
+        place: int | None = written[2] if written else _one(self._db, PLACE, (seq,))
+        return place
+
+    def _write_postings(self) -> None:
+        self._db.executemany(PUT_POSTINGS, self._postings.values())
+        self._postings = {}
 
     def index_rest(self) -> None:
         """Write the terms of every chunk that has none yet, oldest first; and of every name."""
@@ -1749,10 +1838,15 @@ class _Writer:
 
     def look_up(self, terms: Iterable[str]) -> None:
         """Learn the numbers of all these terms that have one, at once."""
-        missing = [term for term in set(terms) - self._no_terms if term not in self._terms]
+        known, absent = self._terms, self._no_terms
+        missing = {term for term in terms if term not in known and term not in absent}
         if missing:
-            self._terms.update(_all(self._db, TERM_NUMBERS, {"terms": _json(missing)}))
+            self._terms.update(_all(self._db, TERM_NUMBERS, {"terms": _json(list(missing))}))
             self._no_terms.update(missing)
+
+    def look_for(self, hashes: Sequence[int]) -> None:
+        """Learn which of these texts may be stored already, at once."""
+        self._hashes.update(row[0] for row in _all(self._db, LIVE_HASHES, (_json(hashes),)))
 
     def _term_numbers(self, terms: Iterable[str]) -> Mapping[str, int]:
         """The number of each term among others; a new one for a new term."""
@@ -1781,7 +1875,9 @@ class _Writer:
         One that was merged into another is that other now.
         """
         key = words.identity(entity.id)
-        known = _table(self._db, LATEST_ENTITY, key)
+        if key not in self._entities:
+            self._entities[key] = _table(self._db, LATEST_ENTITY, key)
+        known = self._entities[key]
         if known and known["superseded_by"]:
             return self.put_entity(replace(entity, id=known["superseded_by"]), source, about)
         live = known is not None and known["valid_until"] is None
@@ -1801,7 +1897,12 @@ class _Writer:
                 "valid_from": self.now if known else min(about, self.now),
             }
             self._db.execute(INSERT_ENTITY, row)
-            self._audit("entity", "entity", entity_id, "", {"new": known is None})
+            opened = {"seq": self._db.last_insert_rowid(), "valid_until": None}
+            self._entities[key] = row | opened | {"superseded_by": None}
+            self._audit("entity", "entity", entity_id, "", _detail("new", known is None))
+        if known is None:
+            self._known_from[entity_id] = about
+            self._keys[entity_id] = set()
         self._known_since(entity_id, about)
         self._name(entity_id, values["name"], entity.aliases, about)
         self._live[key] = entity_id
@@ -1828,19 +1929,24 @@ class _Writer:
         self._named.update((entity_id, text) for text, _ in spelled)
         rows = [(words.name_key(text), text, role) for text, role in spelled]
         rows += [(key, text, "code") for text, _ in spelled for key in words.code_keys(text)]
+        if entity_id not in self._keys:
+            self._keys[entity_id] = {row[0] for row in _all(self._db, SPELLED, (entity_id,))}
+        keys = self._keys[entity_id]
         for key, text, role in rows:
-            sql = "INSERT OR IGNORE INTO aliases VALUES (?, ?, ?, ?, ?)"
-            self._db.execute(sql, (key, entity_id, text, role, min(about, self.now)))
-            if self._db.changes():
-                self._spellings.add([key])
-                self._known_from[entity_id] = about
-                self._put_name_words(key)
-                if not words.is_common(key) and self._may_stand(key):
-                    self._new_names.append((entity_id, key, self._last_indexed))
+            if key not in keys:
+                keys.add(key)
+                self._put_name(key, entity_id, text, role, about)
+
+    def _put_name(self, key: str, entity_id: str, text: str, role: str, about: str) -> None:
+        self._db.execute(PUT_ALIAS, (key, entity_id, text, role, min(about, self.now)))
+        self._spellings.add([key])
+        self._known_from[entity_id] = about
+        self._put_name_words(key)
+        if not words.is_common(key) and self._may_stand(key):
+            self._new_names.append((entity_id, key, self._last_indexed))
 
     def _put_name_words(self, key: str) -> None:
-        for word in words.word_starts(key):
-            self._db.execute("INSERT OR IGNORE INTO name_words VALUES (?, ?)", (word, key))
+        self._name_words.update((word, key) for word in words.word_starts(key))
 
     def _may_stand(self, key: str) -> bool:
         """Whether a name may stand in a text so far: not where one of its words is in none."""
@@ -1877,7 +1983,7 @@ class _Writer:
             bound = {"node": known["id"], "at": self.now}
             edges = self._close_relations(_all(self._db, HOLDING_EDGES, bound), self.now)
         self._db.execute(CLOSE_ENTITY, {"seq": known["seq"], "at": self.now})
-        self._audit("forget", "entity", known["id"], reason, {"edges_invalidated": edges})
+        self._audit("forget", "entity", known["id"], reason, _detail("edges_invalidated", edges))
         return 1, edges
 
     # -- merging entities --
@@ -1908,7 +2014,8 @@ class _Writer:
         sql += " WHERE seq = :seq"
         self._db.execute(sql, {"at": self.now, "id": into["id"], "seq": gone["seq"]})
         detail = {"keep": into["id"], "duplicate": gone["id"], **done}
-        self._audit("merge", "entity", into["id"], reason, detail)
+        self._audit("merge", "entity", into["id"], reason, _json(detail))
+        self._write_audits()
         return Merge(self._db.last_insert_rowid(), len(done["relations"]), len(done["mentions"]))
 
     def _known_entity(self, entity_id: str) -> dict[str, Any]:
@@ -1996,7 +2103,7 @@ class _Writer:
         if done["version"]:
             self._put_version_back(*done["version"])
         self._db.execute(REOPEN_ENTITY, (done["closed"],))
-        self._audit("undo", "merge", str(audit_id), "", {})
+        self._audit("undo", "merge", str(audit_id), "", "{}")
         return 1
 
     def _put_relation_back(self, moved: dict[str, Any], merge: int) -> None:
@@ -2047,10 +2154,12 @@ class _Writer:
         relation_id, status = self._merge_relation(row, relation)
         if said_by:
             self._show(relation_id, row, said_by[1])
-        self._audit("relate", "relation", str(relation_id), "", {"status": status})
+        self._audit("relate", "relation", str(relation_id), "", _detail("status", status))
         return relation_id, status
 
     def _merge_relation(self, row: dict[str, Any], given: NewRelation) -> tuple[int, str]:
+        if (row["source_id"], row["target_id"], row["relation"]) in self._related:
+            self._write_relations()
         found = _all(self._db, SAME_RELATION, row)
         over = row["valid_until"] is not None and row["valid_until"] <= self.now
         if over and (known := _one(self._db, SAME_PAST_RELATION, row)):
@@ -2070,16 +2179,26 @@ class _Writer:
             return same.id, "exists"
         self._close_relation(same.id, row["valid_from"])
         relation_id = self._insert_relation(row)
+        self._write_relations()
         self._db.execute(COPY_EVIDENCE, (relation_id, same.id))
         return relation_id, "updated"
 
     def _insert_relation(self, row: dict[str, Any]) -> int:
-        self._db.execute(INSERT_RELATION, row)
-        return self._db.last_insert_rowid()
+        self._last_relation += 1
+        self._relations.append(row | {"id": self._last_relation})
+        self._related.add((row["source_id"], row["target_id"], row["relation"]))
+        return self._last_relation
+
+    def _write_relations(self) -> None:
+        """Write new relations, and then what shows them and others."""
+        self._db.executemany(INSERT_RELATION, self._relations)
+        self._db.executemany(PUT_EVIDENCE, self._evidence)
+        self._relations, self._evidence = [], []
+        self._related.clear()
 
     def _show(self, relation_id: int, row: dict[str, Any], seq: int) -> None:
         """Record that a chunk says so, which also links it with both ends."""
-        self._db.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?)", (relation_id, seq))
+        self._evidence.append((relation_id, seq))
         ends = [row[end] for end in ("source_id", "target_id") if not is_chunk_id(row[end])]
         self._mention(seq, ends, "evidence")
 
@@ -2102,7 +2221,7 @@ class _Writer:
             raise NotFound("missing.relation", id=relation_id)
         closed = self._close_relation(relation_id, self.now)
         if closed:
-            self._audit("forget", "relation", str(relation_id), reason, {})
+            self._audit("forget", "relation", str(relation_id), reason, "{}")
         return closed
 
     def _close_relations(self, ids: Iterable[tuple[int]], at: str) -> int:
@@ -2112,12 +2231,14 @@ class _Writer:
     def _close_relation(self, relation_id: int, at: str) -> int:
         return len(_all(self._db, CLOSE_RELATION, {"id": relation_id, "at": at}))
 
-    def _audit(
-        self, action: str, kind: str, target: str, reason: str, detail: dict[str, Any]
-    ) -> None:
-        """Write down who did what."""
-        row = (self.now, self._client, action, kind, target, reason, _json(detail))
-        self._db.execute(INSERT_AUDIT, row)
+    def _audit(self, action: str, kind: str, target: str, reason: str, detail: str) -> None:
+        """Note who did what; `detail` is JSON."""
+        row = (self.now, self._client, action, kind, target, reason, detail)
+        self._audits.append(row)
+
+    def _write_audits(self) -> None:
+        self._db.executemany(INSERT_AUDIT, self._audits)
+        self._audits = []
 
 
 def _entity_values(entity: NewEntity, known: dict[str, Any] | None) -> dict[str, str]:

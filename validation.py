@@ -265,8 +265,16 @@ class Argument:
 
     def read(self, name: str, value: Any) -> Any:
         if not self.required and (value is None or (isinstance(value, str) and not value.strip())):
-            return self.default() if callable(self.default) else self.default
+            return self.absent()
         return self.kind.read(name, value)
+
+    def read_given(self, name: str, value: Any) -> Any:
+        """The same, of what may be missing though it is required."""
+        return self.read(name, _given(name, self, value))
+
+    def absent(self) -> Any:
+        """The value of one that is not given."""
+        return self.default() if callable(self.default) else self.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +299,15 @@ class Fields:
             raise _wrong(name, value, "wanted.object")
         self.refuse_unknown(name, table)
         return {
-            key: field.read(f"{name}.{key}", _given(f"{name}.{key}", field, table.get(key)))
+            key: field.read_given(f"{name}.{key}", value)
+            if (value := table.get(key)) is not None or field.required
+            else field.absent()
             for key, field in self.fields.items()
         }
 
     def refuse_unknown(self, name: str, table: Mapping[Any, Any]) -> None:
+        if table.keys() <= self.fields.keys():
+            return
         if unknown := sorted({str(key) for key in table} - set(self.fields)):
             allowed = ", ".join(self.fields) or "-"
             named = _printable(", ".join(unknown)[:200])
@@ -366,10 +378,7 @@ class Contract:
     def read(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Every argument of the tool, checked, defaults filled in."""
         fields = self.tools[tool].fields
-        return {
-            name: field.read(name, _given(name, field, arguments.get(name)))
-            for name, field in fields.items()
-        }
+        return {name: field.read_given(name, arguments.get(name)) for name, field in fields.items()}
 
     def read_many(self, tool: str, items: Any) -> list[dict[str, Any]]:
         """Every item, checked as the arguments of the tool."""

@@ -7,7 +7,7 @@ which needs no dictionary and finds two-character Chinese words inside a sentenc
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from operator import add
 
@@ -284,15 +284,17 @@ def name_keys(text: str) -> set[str]:
     return folded_name_keys(fold(text))
 
 
-def folded_name_keys(folded: str, known: Container[str] | None = None) -> set[str]:
+def folded_name_keys(folded: str, known: Set[str] | None = None) -> set[str]:
     """name_keys of a text that is folded already.
 
     Where the beginnings of all names are known (see name_start), stretches that begin in no such
     way are left out.
     """
-    text = " ".join(folded.split())
+    pieces = folded.split()
+    text = " ".join(pieces)
     keys = _stretches(text, known)
-    keys.update([piece.strip(_EDGE) for piece in text.split(" ")])
+    stripped = {piece.strip(_EDGE) for piece in pieces}
+    keys |= stripped if known is None else {key for key in stripped if name_start(key) in known}
     _drop_common(keys, text)
     keys.update(codes(text))
     whole = text.strip(_EDGE)
@@ -371,7 +373,9 @@ def _joined(text: str, at: int) -> bool:
     return 0 < at < len(text) and all(map(_LETTER.match, text[at - 1 : at + 1]))
 
 
-def _stretches(text: str, known: Container[str] | None) -> set[str]:
+def _stretches(text: str, known: Set[str] | None) -> set[str]:
+    if known is not None and not known:
+        return set()
     spans = _spans(text)
     signs = dict([match.span() for match in _SIGNS.finditer(text)])
     before = set(signs.values())
@@ -379,17 +383,15 @@ def _stretches(text: str, known: Container[str] | None) -> set[str]:
     starts |= {start - 1 for start in starts & before}
     if known is not None:
         starts = {at for size in _STARTS for at in starts if text[at : at + size] in known}
-        if not starts:
-            return set()
-    ends, counts = _ends(spans, signs)
-    places = [
-        (start, counts[first], counts[last])
-        for first, ((start, _), last) in enumerate(zip(spans, _lasts(spans), strict=True))
-    ]
-    places += [(start - 1, low, high) for start, low, high in places if start in before]
-    return {
-        text[start:end] for start, low, high in places if start in starts for end in ends[low:high]
-    }
+    keys: set[str] = set()
+    for first, (start, _) in enumerate(spans):
+        begins = [
+            at for at in (start, start - 1) if at in starts and (at == start or start in before)
+        ]
+        if begins:
+            ends = _ends(spans, first, signs)
+            keys.update([text[at:end] for at in begins for end in ends])
+    return keys
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
@@ -406,38 +408,19 @@ def _spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _ends(
-    spans: Iterable[tuple[int, int]], signs: Mapping[int, int]
-) -> tuple[list[int], list[int]]:
-    """Where a stretch may end, signs and all; and how many such places come before each span."""
+def _ends(spans: Sequence[tuple[int, int]], first: int, signs: Mapping[int, int]) -> list[int]:
+    """Where a stretch from a span on may end, signs and all: not too far away for one name."""
     ends: list[int] = []
-    counts = [0]
-    for _, stop in spans:
+    words, end = 0, spans[first][0]
+    for start, stop in spans[first : first + _MAX_CHARACTERS]:
+        words += stop - start > 1
+        if words > _MAX_WORDS or start - end > _MAX_GAP:
+            break
         ends.append(stop)
         if stop in signs:
             ends += range(stop + 1, min(signs[stop], stop + _MAX_SIGNS) + 1)
-        counts.append(len(ends))
-    return ends, counts
-
-
-def _lasts(spans: Sequence[tuple[int, int]]) -> list[int]:
-    """For each span the first one after it that is too far away to be in one name with it."""
-    before, after, far, end = [], [], 0, 0
-    for start, stop in spans:
-        if start - end > _MAX_GAP:
-            far += _MAX_WORDS + 1
-        before.append(far)
-        if stop - start > 1:
-            far += 1
-        after.append(far)
         end = stop
-    lasts, last, count = [], 0, len(spans)
-    for at, words in enumerate(before):
-        most, nearest = words + _MAX_WORDS, min(at + _MAX_CHARACTERS, count)
-        while last < nearest and after[last] <= most:
-            last += 1
-        lasts.append(last)
-    return lasts
+    return ends
 
 
 _COMMON = STOPWORDS | FUNCTION_WORDS | {""}

@@ -142,7 +142,7 @@ def _assert_one_linear_history(path: Path) -> None:
 def _write_half_and_stop(path: Path, begun: Event) -> None:
     text = "half a memory"
     with open_file(path) as memory, memory._store._writing("test") as writer:
-        writer.put_chunk(NewChunk(text, "t", "s", 0.5, None), Indexed(text))
+        writer.put_chunks([NewChunk(text, "t", "s", 0.5, None)], [Indexed(text)])
         begun.set()
         os.kill(os.getpid(), signal.SIGSTOP)
 
