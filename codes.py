@@ -56,7 +56,8 @@ class Codes:
         self._early, self._early_owners = vectors[:0], owners[:0].astype(np.intp)
         self._centre: Floats | None = None
         self._blocks: list[_Block] = []
-        self._owners: Owners | None = None
+        self._owners = np.zeros(0, np.intp)  # the type that needs no conversion as an index
+        self._count = 0
         self._take(vectors, owners.astype(np.intp))
 
     def add(self, owner: int, vectors: Vectors) -> None:
@@ -78,24 +79,17 @@ class Codes:
                 np.maximum.at(best, self._early_owners, self._early @ query)
         elif len(self._centre) == len(query):
             near = self._near(query, self._centre)
-            owners = self._all_owners()
+            owners = self._owners[: self._count]
             wanted = near if within is None else np.where(within[owners], near, NOWHERE)
             self._compare(wanted, near, query, self._centre)
             # As fast as assigning where every chunk has one window.
             np.maximum.at(best, owners, near)
         return best
 
-    def _all_owners(self) -> Owners:
-        """The row of the chunk of each window; joined anew only where some have come."""
-        if self._owners is None:
-            parts = [block.owners[: block.count] for block in self._blocks]
-            self._owners = np.concatenate(parts)
-        return self._owners
-
     def _near(self, query: Vectors, centre: Floats) -> Floats:
         """About the cosine of each window, by its code."""
         question = _Question(query, centre)
-        near = np.empty(sum(block.count for block in self._blocks), np.float32)
+        near = np.empty(self._count, np.float32)
         start = 0
         for block in self._blocks:
             near[start : start + block.count] = self._scratch.cosines(block, question)
@@ -123,19 +117,29 @@ class Codes:
                 return
             self._early, self._early_owners = vectors[:0].copy(), owners[:0].copy()
             self._centre = vectors.mean(0, dtype=np.float32)
-            self._spread = np.maximum(vectors.std(0, dtype=np.float32), TINY)
+            self._spread = np.maximum(_deviation(vectors, self._centre), TINY)
             self._scratch = _Scratch(_words(len(self._centre)))
         self._encode(vectors, owners, self._centre)
 
     def _encode(self, vectors: Vectors, owners: Owners, centre: Floats) -> None:
-        self._owners, start = None, 0
+        self._keep(owners)
+        start = 0
         while start < len(vectors):
             if not self._blocks or self._blocks[-1].count == BLOCK:
                 self._blocks.append(_Block(len(centre)))
             block = self._blocks[-1]
             end = min(start + ENCODED, start + BLOCK - block.count, len(vectors))
-            block.add(encode(vectors[start:end], centre, self._spread), owners[start:end])
+            block.add(encode(vectors[start:end], centre, self._spread))
             start = end
+
+    def _keep(self, owners: Owners) -> None:
+        end = self._count + len(owners)
+        if end > len(self._owners):
+            room = np.empty(max(end, len(self._blocks) * BLOCK + BLOCK), np.intp)
+            room[: self._count] = self._owners[: self._count]
+            self._owners = room
+        self._owners[self._count : end] = owners
+        self._count = end
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,18 @@ def encode(vectors: Vectors, centre: Floats, spread: Floats) -> Encoded:
     return Encoded(planes, square / np.maximum(along, TINY), common, fine, width)
 
 
+def _deviation(vectors: Vectors, centre: Floats) -> Floats:
+    """The standard deviation of each dimension, by parts that stay in a core's cache."""
+    square = np.zeros(len(centre), np.float32)
+    for start in range(0, len(vectors), ENCODED):
+        rest = vectors[start : start + ENCODED] - centre
+        rest *= rest
+        rest[0] += square
+        square = rest.sum(0)
+    deviation: Floats = np.sqrt(square / np.float32(len(vectors)))
+    return deviation
+
+
 def _packed(bits: NDArray[np.bool_]) -> Words:
     """Bits, (n, dimension), in words, (words, n); the last word ends with zeros."""
     octets = np.packbits(bits, axis=1)
@@ -194,19 +210,20 @@ class _Block:
 
     def __init__(self, dim: int) -> None:
         self.count, words = 0, _words(dim)
-        self.planes = np.empty((2, words, BLOCK), np.uint64)
-        self.fine, self.width = np.empty((BLOCK, dim), np.int8), np.empty(BLOCK, np.float32)
+        # In one piece: numpy asks for large pages, which are found faster, from 4 MB on.
+        octets = 2 * words * BLOCK * (WORD // 8)
+        piece = np.empty(octets + BLOCK * dim, np.int8)
+        self.planes = piece[:octets].view(np.uint64).reshape(2, words, BLOCK)
+        self.fine, self.width = piece[octets:].reshape(BLOCK, dim), np.empty(BLOCK, np.float32)
         self.factor, self.common = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
-        self.owners = np.empty(BLOCK, np.intp)  # the type that needs no conversion as an index
 
-    def add(self, encoded: Encoded, owners: Owners) -> None:
+    def add(self, encoded: Encoded) -> None:
         """Vectors that there is room for."""
-        at = slice(self.count, self.count + len(owners))
+        at = slice(self.count, self.count + len(encoded.width))
         self.planes[:, :, at] = encoded.planes
         self.fine[at], self.width[at] = encoded.fine, encoded.width
         self.factor[at], self.common[at] = encoded.factor, encoded.common
-        self.owners[at] = owners
-        self.count += len(owners)
+        self.count = at.stop
 
     def beside(self, places: Owners, query: Vectors) -> Floats:
         """Nearly exactly q . (x - m) of some vectors."""

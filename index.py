@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 import words
 from codes import Codes
 from matrix import NOWHERE, Matrix
-from postings import HALVES, Found, Places, Postings, Rows
+from postings import HALVES, Found, Part, Places, Postings, Rows
 from rows import IndexRow, Scope, Vectors, in_blocks, milliseconds
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
-_Postings = tuple[NDArray[np.uint32], Rows, NDArray[np.uint8]]
 Located = Callable[[NDArray[np.int64]], Rows]
 Parts = Iterator[tuple[Vectors, Rows]]
 
@@ -44,6 +43,7 @@ AT_ONCE = 1 << 20  # frequencies, of each chunk and term, that have room at once
 EXACT_BELOW = 5_000  # vectors that are kept as they are: 8 MB of 384 dimensions
 LEARNT = 16  # blocks of vectors from whose mean codes begin
 LEAST_DEVIATION = 1e-3  # of cosines: where all are equally near, none is nearer than others
+SPARE = 64  # rows that there is room for before everything is moved
 LEAST_REBUILD = 1024  # changed rows that are never worth a new index
 
 _FIELDS: dict[str, Any] = {
@@ -65,8 +65,7 @@ _FIELDS: dict[str, Any] = {
     "live": np.bool_,
 }
 _TIMES = {"timestamp": "stamp", "valid_from": "since", "valid_until": "until"}
-_NAMES = {"source": "source", "speaker": "speaker", "session_id": "session"}
-"""Fields by what an IndexRow calls them: moments, and names as numbers."""
+"""Fields by what an IndexRow calls them."""
 _NONE = -1  # as an index it leads to the last element, which stands for no chunk
 
 
@@ -135,7 +134,7 @@ class Index:
         """
         self.lock = threading.RLock()
         self.past = past
-        self.names = Names()
+        self.names, self.sessions = Names(), Names()
         self.count = self.rev = self.changes = 0
         """Grows with each change: what was computed of all rows holds while it stays."""
         self._dead = 0
@@ -144,9 +143,10 @@ class Index:
         self._row_of = np.full(1, _NONE, np.int32)  # by seq
         self._thread_lengths = np.zeros(1, np.float32)
         self._lengths: Counter[float] = Counter()  # how many chunks have each length
-        parts = [self._append(block) for block in in_blocks(rows)] or [_postings([], 0)]
+        parts = [self._append(block) for block in in_blocks(rows)]
+        self._resize(self.count + SPARE)
         self._link_all()
-        self._postings = Postings(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        self._postings = Postings(parts)
         self._matrix = _matrix(*vectors(self.located))
         self._scratch = np.zeros(0, np.float32)
         self._averages: _Averages | None = None
@@ -159,28 +159,28 @@ class Index:
         """One number of each row."""
         return self._fields[name][: self.count]
 
-    def _append(self, rows: Sequence[IndexRow]) -> _Postings:
-        """Put some chunks behind all others; their postings."""
+    def _append(self, rows: Sequence[IndexRow]) -> Part:
+        """Put some chunks behind all others; their terms."""
         at = slice(self.count, self.count + len(rows))
-        postings = _postings(rows, at.start)
+        terms = _terms(rows)
         if at.stop >= len(self._fields["seq"]):
-            self._grow(at.stop)
+            self._resize(max(at.stop, 2 * self.count) + SPARE)
         self.count = at.stop
         self.rev = max(self.rev, *(row.rev for row in rows))
-        self._write(at, rows, _count_words(postings, at))
-        return postings
+        self._write(at, rows, _count_words(terms))
+        return terms
 
     def _write(self, at: slice, rows: Sequence[IndexRow], length: Floats) -> None:
         """Put the numbers of some chunks into their rows."""
-        given: dict[str, list[Any]] = {  # much faster than zip for very many rows
-            name: [row[place] for row in rows] for place, name in enumerate(IndexRow._fields)
-        }
+        columns = zip(*rows, strict=True)
+        given: dict[str, Sequence[Any]] = dict(zip(IndexRow._fields, columns, strict=True))
         for name in ("seq", "place", "flags", "importance"):
             self._fields[name][at] = given[name]
         for name, field in _TIMES.items():
             self._fields[field][at] = milliseconds(given[name])
-        for name, field in _NAMES.items():
-            self._fields[field][at] = self.names.numbers(given[name])
+        self._fields["source"][at] = self.names.of_sources(given["source"])
+        self._fields["speaker"][at] = self.names.of_speakers(given["speaker"])
+        self._fields["session"][at] = self.sessions.numbers(given["session_id"])
         unnamed = [self.past or session == UNNAMED for session in given["session_id"]]
         thread = np.where(unnamed, _NONE, self._fields["session"][at])
         self._fields["thread"][at] = thread
@@ -190,7 +190,7 @@ class Index:
         self._row_of = _with_room(self._row_of, max(given["seq"], default=0) + 2, _NONE)
         self._row_of[self._fields["seq"][at]] = np.arange(at.start, at.stop)
         self._lengths.update(length.tolist())
-        self._thread_lengths = _with_room(self._thread_lengths, len(self.names) + 1, 0)
+        self._thread_lengths = _with_room(self._thread_lengths, len(self.sessions) + 1, 0)
         np.add.at(self._thread_lengths, thread, np.where(unnamed, 0, length))
 
     def _link_all(self) -> None:
@@ -205,8 +205,8 @@ class Index:
         """One more chunk, or the news of one that is here."""
         self.drop(row.seq, row.rev)
         at = self.count
-        terms, _, halves = self._append([row])
-        self._postings.add(at, terms, halves)
+        part = self._append([row])
+        self._postings.add(at, part.terms, part.weights)
         if vectors is not None:
             self._matrix.add(at, vectors)
         self._link(at)
@@ -231,10 +231,11 @@ class Index:
         """Whether so much was changed that a new index is better."""
         return self.changes > max(LEAST_REBUILD, self.count // 8)
 
-    def _grow(self, least: int) -> None:
-        old, self._fields = self._fields, _fields(max(64, least, 2 * self.count))
-        for name, values in old.items():
-            self._fields[name][: self.count] = values[: self.count]
+    def _resize(self, room: int) -> None:
+        """Make room for so many rows, one kind of number after the other."""
+        for name, values in _fields(room).items():
+            values[: self.count] = self._fields[name][: self.count]
+            self._fields[name] = values
 
     def _order(self, thread: int) -> list[tuple[int, int, int]]:
         """The rows of a session in its order, each behind what it is sorted by."""
@@ -336,7 +337,7 @@ class Index:
         if scope.source is not None:
             conditions.append(np.isin(self.field("source"), self.names.same(scope.source)))
         if scope.session_id is not None:
-            conditions.append(self.field("session") == self.names.known(scope.session_id))
+            conditions.append(self.field("session") == self.sessions.known(scope.session_id))
         if scope.time_from is not None:
             conditions.append(self.field("stamp") >= milliseconds([scope.time_from])[0])
         if scope.time_to is not None:
@@ -400,8 +401,9 @@ class Index:
     def named_with(self, rows: Rows, part: str) -> Mask:
         """Which rows have a source or a session with a folded text in its name."""
         source, session = self.field("source")[rows], self.field("session")[rows]
-        names = self.names.having(part, {*source.tolist(), *session.tolist()})
-        found: Mask = np.isin(source, names) | np.isin(session, names)
+        sources = self.names.having(part, set(source.tolist()))
+        sessions = self.sessions.having(part, set(session.tolist()))
+        found: Mask = np.isin(source, sources) | np.isin(session, sessions)
         return found
 
     def _having(self, terms: Sequence[int | None], population: Mask | None) -> tuple[Found, Floats]:
@@ -459,7 +461,9 @@ class Index:
         near = self._neighbours(found.rows)
         cells = near + (found.term - first) * len(score)
         room = (int(found.term[-1]) - first + 1) * len(score)
-        self._scratch = scratch = _with_room(self._scratch, room, 0)
+        if room > len(self._scratch):
+            self._scratch = np.zeros(room, np.float32)
+        scratch = self._scratch
         for way, weight in zip(cells, LENT, strict=True):
             scratch[way] += weight * found.weights
         frequency = np.empty(near.shape, np.float32)
@@ -475,7 +479,7 @@ class Index:
         thread = self.field("thread")
         asked = thread[rows].astype(np.intp)
         mine = np.flatnonzero(self._these(asked))
-        lookup = np.full(len(self.names) + 1, len(mine))
+        lookup = np.full(len(self.sessions) + 1, len(mine))
         lookup[mine] = np.arange(len(mine))
         at = lookup.take(thread[found.rows])
         width = len(mine) + 1  # the last one stands for every other session, and for none
@@ -490,7 +494,7 @@ class Index:
 
     def _these(self, threads: Places) -> Mask:
         """Which numbers are those of some sessions; the last element is for what has none."""
-        these = np.zeros(len(self.names) + 1, np.bool_)
+        these = np.zeros(len(self.sessions) + 1, np.bool_)
         these[threads] = True
         these[_NONE] = False
         return these
@@ -561,13 +565,13 @@ class Index:
 
 
 class Names:
-    """Sources, speakers and sessions as numbers."""
+    """Names as numbers: 0, 1, ... in the order in which they became known."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._same: dict[str, list[int]] = {}
-        self._named: dict[str, list[int]] = {}
         self._keys: list[str] = []
+        self._named: dict[str, list[int]] = {}  # without names that are their own keys
+        self._same: dict[str, list[int]] = {}  # of sources
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -577,16 +581,29 @@ class Names:
         known = self._numbers.get(name)
         if known is None:
             known = self._numbers[name] = len(self._numbers)
-            self._same.setdefault(_ascii_lower(name), []).append(known)
-            self._keys.append(words.name_key(name))
-            if name != NOBODY:
-                self._named.setdefault(self._keys[known], []).append(known)
+            key = words.name_key(name)
+            self._keys.append(name if key == name else key)  # one text in memory, not two
+            if key != name:
+                self._named.setdefault(key, []).append(known)
         return known
 
     def numbers(self, names: Sequence[str]) -> list[int]:
         """The number of each of many names."""
         numbers = {name: self.number(name) for name in dict.fromkeys(names)}
         return [numbers[name] for name in names]
+
+    def of_sources(self, names: Sequence[str]) -> list[int]:
+        """The number of each of many sources, which are also found in other cases."""
+        for name in dict.fromkeys(names):
+            same = self._same.setdefault(_ascii_lower(name), [])
+            if self.number(name) not in same:
+                same.append(self.number(name))
+        return self.numbers(names)
+
+    def of_speakers(self, names: Sequence[str]) -> list[int]:
+        """The number of each of many speakers, whom nothing tells apart but their keys."""
+        keys = {name: words.name_key(name) for name in dict.fromkeys(names)}
+        return self.numbers([name if keys[name] == NOBODY else keys[name] for name in names])
 
     def having(self, part: str, numbers: Iterable[int]) -> list[int]:
         """Those of the numbers whose name has a folded text in it."""
@@ -595,32 +612,36 @@ class Names:
     def known(self, name: str) -> int:
         return self._numbers.get(name, _NONE)
 
-    def same(self, name: str) -> list[int]:
-        """The numbers of a name in whatever case, as SQLite's NOCASE has it."""
-        return self._same.get(_ascii_lower(name), [])
+    def same(self, source: str) -> list[int]:
+        """The numbers of a source in whatever case, as SQLite's NOCASE has it."""
+        return self._same.get(_ascii_lower(source), [])
 
     def named(self, keys: Iterable[str]) -> list[list[int]]:
         """For each of the keys (words.name_keys) that is a name: the numbers it has."""
-        return [self._named[key] for key in keys if key in self._named]
+        groups = []
+        for key in keys:
+            itself = [self._numbers[key]] if key in self._numbers and key != NOBODY else []
+            groups.append(itself + self._named.get(key, []))
+        return [group for group in groups if group]
 
 
 def _ascii_lower(text: str) -> str:
     return text.encode().lower().decode()
 
 
-def _postings(rows: Sequence[IndexRow], start: int) -> _Postings:
-    """Terms, rows and weights of chunks from a row on, a posting each."""
-    terms = np.frombuffer(b"".join(row.terms for row in rows), "<u4")
-    halves = np.frombuffer(b"".join(row.weights for row in rows), np.uint8)
-    places = np.arange(start, start + len(rows), dtype=np.int32)
-    return terms, np.repeat(places, [len(row.weights) for row in rows]), halves
+def _terms(rows: Sequence[IndexRow]) -> Part:
+    """The terms of some chunks."""
+    terms = np.frombuffer(b"".join([row.terms for row in rows]), "<u4")
+    halves = np.frombuffer(b"".join([row.weights for row in rows]), np.uint8)
+    return Part(terms, halves, np.array([len(row.weights) for row in rows], np.int32))
 
 
-def _count_words(postings: _Postings, at: slice) -> Floats:
+def _count_words(part: Part) -> Floats:
     """How many words each of some chunks has."""
-    _, rows, halves = postings
-    found = np.bincount(rows - at.start, halves, at.stop - at.start)
-    return (found / HALVES).astype(np.float32)
+    so_far = np.append(0, np.cumsum(part.weights, dtype=np.int64))
+    found: Floats = np.diff(so_far[np.append(0, np.cumsum(part.sizes))]).astype(np.float32)
+    found /= HALVES
+    return found
 
 
 def _fields(count: int) -> dict[str, NDArray[Any]]:
@@ -673,6 +694,7 @@ def _matrix(count: int, parts: Parts) -> Matrix | Codes:
     first = list(parts if count <= EXACT_BELOW else islice(parts, LEARNT))
     first = first or [(np.zeros((0, 0), np.float32), np.zeros(0, np.int32))]
     vectors, owners = (np.concatenate(some) for some in zip(*first, strict=True))
+    first.clear()
     if count <= EXACT_BELOW:
         return Matrix(vectors, owners)
     held = Codes(vectors, owners)

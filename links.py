@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import words
-from rows import LinkedRelation, in_blocks, milliseconds
+from rows import Hanging, LinkedRelation, Ways, in_blocks, milliseconds
 
 Numbers = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Nodes = Sequence[int] | Numbers
+Ends = NDArray[np.int32]
 Keep = Callable[[Numbers], Mask]
 
 LEAST_REBUILD = 1024  # changes that are never worth making everything anew
@@ -34,25 +35,21 @@ class Links:
     """
 
     def __init__(
-        self,
-        entities: Iterable[tuple[str, bool]],
-        mentions: Iterable[tuple[str, int]],
-        relations: Iterable[LinkedRelation],
+        self, entities: Iterable[tuple[str, bool]], mentions: Iterable[Hanging], ways: Ways
     ) -> None:
-        """Takes each entity's id and whether it is live, mentions by entity's id and chunk's seq,
-        and relations; each is gone through once and not kept."""
+        """Takes each entity's id and whether it is live, the seqs of the chunks that mention each
+        entity, and relations; each is gone through once and not kept."""
         self._node_of: dict[str | int, int] = {}
         self._ids: list[str] = []
         self._closed: set[int] = set()
         for entity_id, live in entities:
-            self.entity(entity_id, bool(live))
-        parts = [self._pairs(block) for block in in_blocks(mentions)] or [
-            np.zeros((0, 2), np.int64)
-        ]
-        who, where = np.concatenate(parts).T
+            node = self.node(entity_id)
+            if not live:
+                self._closed.add(node)
+        who, where = _hanging(mentions, self.node)
         self._of_entity = _Lists(who, where, lambda seqs: (-seqs,))
         self._of_chunk = _Lists(where, who, lambda nodes: (-nodes,))
-        self._relations = _Relations(relations, self.node)
+        self._relations = _Relations(ways, self.node)
         self._steps = _Lists(*self._relations.ends(), self._relations.order)
         self._size, self._changes = len(who) + self._relations.count, 0
 
@@ -94,11 +91,6 @@ class Links:
         """A relation that is no longer in the file."""
         self._relations.drop(relation_id)
         self._changes += 1
-
-    def _pairs(self, mentions: Sequence[tuple[str, int]]) -> Numbers:
-        nodes = [self.node(entity_id) for entity_id, _ in mentions]
-        pairs: Numbers = np.array([nodes, [seq for _, seq in mentions]], np.int64).T
-        return pairs
 
     # -- nodes --
 
@@ -154,11 +146,16 @@ class Spellings:
     That spares looking up, in the file, the hundreds of stretches of a text that name nothing.
     """
 
-    def __init__(self, keys: Iterable[str]) -> None:
-        names = list(keys)
-        self._sorted = np.sort(np.fromiter(map(hash, names), np.int64, len(names)))
-        self.starts = set(map(words.name_start, names))
+    def __init__(self, keys: Iterable[str], *, starts: bool = True) -> None:
+        """`starts`: whether to keep how names begin, which takes more than all else here."""
+        found, self.starts = [], set[str]()
         """How names begin, so that stretches that begin otherwise need not be asked for."""
+        for names in in_blocks(keys):
+            found.append(np.fromiter(map(hash, names), np.int64, len(names)))
+            if starts:
+                self.starts.update(map(words.name_start, names))
+        self.has_starts = starts
+        self._sorted = np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
         self._later: set[int] = set()
         self._lock = threading.Lock()
 
@@ -166,7 +163,8 @@ class Spellings:
         """Names that came to be; safe for threads."""
         names = list(keys)
         with self._lock:
-            self.starts.update(map(words.name_start, names))
+            if self.has_starts:
+                self.starts.update(map(words.name_start, names))
             self._later.update(map(hash, names))
             if len(self._later) > max(LEAST_REBUILD, len(self._sorted) // 8):
                 later = np.fromiter(self._later, np.int64)
@@ -196,7 +194,8 @@ class _Lists:
         self._order = order
         sorting = np.lexsort((*order(values), keys))
         self._values = values[sorting].astype(np.int32)
-        self._keys, starts = np.unique(keys[sorting], return_index=True)
+        unique, starts = np.unique(keys[sorting], return_index=True)
+        self._keys = unique.astype(np.int32)
         self._starts = np.append(starts, len(keys))
         self._later: dict[int, list[int]] = {}
 
@@ -229,9 +228,10 @@ class _Lists:
         first = _rank(places) < most
         return places[first], values[first]
 
-    def _in_block(self, keys: Numbers, most: int) -> tuple[Numbers, Numbers]:
+    def _in_block(self, keys: NDArray[Any], most: int) -> tuple[Numbers, Numbers]:
         if not len(self._keys):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        keys = keys.astype(np.int32)  # else all that are here would be converted
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         starts = self._starts[at]
         sizes = np.minimum(self._starts[at + 1] - starts, most) * (self._keys[at] == keys)
@@ -242,18 +242,23 @@ class _Lists:
 class _Relations:
     """Relations by their places here, in the order in which they became known."""
 
-    def __init__(self, rows: Iterable[LinkedRelation], node: Callable[[str | int], int]) -> None:
-        self.count = 0
-        self._id, self._source, self._target, self._since, self._until = (
-            np.zeros(0, np.int64) for _ in range(5)
-        )
-        self._weight = np.zeros(0, np.float32)
-        parts = [_columns(block, node) for block in in_blocks(rows)]
-        if parts:
-            for name, columns in zip(_COLUMNS, zip(*parts, strict=True), strict=True):
-                setattr(self, name, np.concatenate(columns))
+    def __init__(self, ways: Ways, node: Callable[[str | int], int]) -> None:
+        parts = [_columns(*each) for each in ways.relations] or [_columns("", "", "", "")]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        self._id, self._weight, self._since, self._until = (column[order] for column in columns)
         self.count = self._sorted = len(self._id)
+        self._source, self._target = (
+            self._ends(each, node) for each in (ways.sources, ways.targets)
+        )
         self._later: dict[int, int] = {}
+
+    def _ends(self, hanging: Iterable[Hanging], node: Callable[[str | int], int]) -> Ends:
+        """One end of each relation."""
+        nodes, ids = _hanging(hanging, node)
+        ends = np.empty(self.count, np.int32)
+        ends[np.searchsorted(self._id, ids)] = nodes
+        return ends
 
     def put(self, row: LinkedRelation, node: Callable[[str | int], int]) -> int | None:
         """The place of a new relation; None for one that is here and now holds at other times."""
@@ -301,7 +306,7 @@ class _Relations:
 
     def across(self, places: Numbers, nodes: Numbers) -> Numbers:
         """The other end of each relation."""
-        others: Numbers = self._source[places] + self._target[places] - nodes
+        others: Numbers = self._source[places].astype(np.int64) + self._target[places] - nodes
         return others
 
     def order(self, places: Numbers) -> tuple[NDArray[Any], ...]:
@@ -320,18 +325,28 @@ _COLUMNS = ("_id", "_source", "_target", "_weight", "_since", "_until")
 
 
 def _columns(
-    rows: Sequence[LinkedRelation], node: Callable[[str | int], int]
-) -> tuple[NDArray[Any], ...]:
-    """Some relations as the columns of _Relations."""
-    ids, sources, targets, weights, since, until = zip(*rows, strict=True)
+    ids: str, weights: str, since: str, until: str
+) -> tuple[Numbers, Floats, Numbers, Numbers]:
+    """Numbers of some relations, given with commas between them."""
     return (
-        np.array(ids, np.int64),
-        np.array(list(map(node, sources)), np.int64),
-        np.array(list(map(node, targets)), np.int64),
-        np.array(weights, np.float32),
-        milliseconds(since),
-        milliseconds(until),
+        np.fromstring(ids, np.int64, sep=","),
+        np.array(list(map(float, weights.split(","))) if ids else (), np.float32),
+        milliseconds(since.split(",") if ids else ()),
+        milliseconds(until.split(",") if ids else ()),
     )
+
+
+def _hanging(
+    hanging: Iterable[Hanging], node: Callable[[str | int], int]
+) -> tuple[Numbers, Numbers]:
+    """Each number that hangs on a node, beside its node."""
+    nodes, sizes, numbers = [], [], []
+    for end, listed in hanging:
+        nodes.append(node(end))
+        sizes.append(listed.count(",") + 1)
+        numbers.append(listed)
+    found = np.fromstring(",".join(numbers), np.int64, sep=",")
+    return np.repeat(np.array(nodes, np.int64), np.array(sizes, np.intp)), found
 
 
 def _rank(places: Numbers) -> Numbers:

@@ -7,6 +7,7 @@ places of chunks in an index (index.py), weights how often a chunk has the term.
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ Places = NDArray[np.intp]
 Weights = NDArray[np.float32]
 
 HALVES = 2  # weights are kept as whole halves: a word of the metadata counts half a word
-_LAST = np.iinfo(np.uint32).max  # after every term
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,48 @@ class Found:
         return Found(self.rows[kept], self.weights[kept], self.term[kept], self.counts)
 
 
+class Part(NamedTuple):
+    """The terms of chunks that follow one another: the first one's, each once, then the next's."""
+
+    terms: NDArray[np.uint32]
+    weights: NDArray[np.uint8]
+    """How often a chunk has each, in halves."""
+    sizes: NDArray[np.int32]
+    """How many terms each chunk has."""
+
+
 class Postings:
     """Term numbers to rows and weights. Not safe for threads by itself."""
 
-    def __init__(self, terms: NDArray[np.uint32], rows: Rows, weights: NDArray[np.uint8]) -> None:
-        """Takes three arrays of one length, a posting each, by ascending rows."""
-        order = _order(terms)
-        self._rows, self._weights = rows[order], weights[order]
-        terms = terms[order]
-        first = np.flatnonzero(np.append(True, terms[1:] != terms[:-1])[: len(terms)])
-        self._terms = np.append(terms[first], np.uint32(_LAST))
-        self._starts = np.append(first, (len(terms), len(terms)))
+    def __init__(self, parts: list[Part]) -> None:
+        """Takes the terms of all chunks in the order of their rows.
+
+        The list is emptied on the way, so that little is in memory twice.
+        """
+        counts = _counts(parts)
+        starts = np.append(0, np.cumsum(counts))
+        self._starts = starts.astype(np.uint32)
+        self._rows = np.empty(starts[-1], np.int32)
+        self._weights = np.empty(starts[-1], np.uint8)
         self._added: dict[int, tuple[array[int], array[int]]] = {}
+        free, row = starts[:-1], 0
+        parts.reverse()
+        while parts:
+            part = parts.pop()
+            self._fill(part, row, free)
+            row += len(part.sizes)
+
+    def _fill(self, part: Part, row: int, free: Places) -> None:
+        """Put some chunks, from a row on, behind the others that have their terms."""
+        order = _order(part.terms)
+        terms = part.terms[order]
+        first = np.flatnonzero(np.append(True, terms[1:] != terms[:-1])[: len(terms)])
+        each, sizes = terms[first], np.diff(np.append(first, len(terms)))
+        at = np.arange(len(terms)) + np.repeat(free[each] - first, sizes)
+        rows = np.arange(row, row + len(part.sizes), dtype=np.int32)
+        self._rows[at] = np.repeat(rows, part.sizes)[order]
+        self._weights[at] = part.weights[order]
+        free[each] += sizes
 
     def add(self, row: int, terms: NDArray[np.uint32], weights: NDArray[np.uint8]) -> None:
         """The terms of one more chunk, each once; its row comes after all others."""
@@ -76,10 +106,11 @@ class Postings:
 
     def of(self, terms: Sequence[int | None]) -> Found:
         """What is known of some terms; a term of None stands in no chunk."""
-        wanted = np.array([_LAST if term is None else term for term in terms], np.uint32)
-        at = np.searchsorted(self._terms, wanted)
-        starts = self._starts[at]
-        ends = np.where(self._terms[at] == wanted, self._starts[at + 1], starts)
+        unknown = len(self._starts) - 2  # the last place, which no term has
+        wanted = [unknown if term is None else min(term, unknown) for term in terms]
+        at = np.array(wanted, np.intp)
+        starts = self._starts[at].astype(np.intp)
+        ends = self._starts[at + 1].astype(np.intp)
         rows: list[NDArray[np.int32]] = []
         halves: list[NDArray[np.uint8]] = []
         counts = ends - starts
@@ -98,6 +129,15 @@ class Postings:
             np.repeat(np.arange(len(counts)), counts),
             counts,
         )
+
+
+def _counts(parts: Sequence[Part]) -> Places:
+    """How many chunks have each term, by its number; and one more, which no term has."""
+    known = max((int(part.terms.max(initial=0)) for part in parts), default=0) + 1
+    counts = np.zeros(known + 1, np.intp)
+    for part in parts:
+        np.add.at(counts, part.terms, 1)
+    return counts
 
 
 def _order(terms: NDArray[np.uint32]) -> Places:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-AT_ONCE = 10_000  # rows of the file that are gone through at a time
-_NEVER = "10000-01-01T00:00:00.000"  # after the last moment that can be stored
+AT_ONCE = 2000  # rows of the file that are gone through at a time; more leave a core's cache
+_NEVER = np.datetime64("10000-01-01", "ms").astype(np.int64)  # after all that can be stored
 
 Row = TypeVar("Row")
 Vectors = NDArray[np.float32]
@@ -138,6 +138,21 @@ class LinkedRelation(NamedTuple):
     valid_until: str | None
 
 
+Hanging = tuple[str | int, str]
+"""An entity's id, or a chunk's seq, and numbers that hang on it, with commas between them."""
+
+
+class Ways(NamedTuple):
+    """All relations, read as long texts: what takes longest is to make values of each row."""
+
+    relations: Iterable[tuple[str, str, str, str]]
+    """Ids, weights, and when they begin and end, of many in any order, with commas between."""
+    sources: Iterable[Hanging]
+    """The ids of the relations that lead from each node."""
+    targets: Iterable[Hanging]
+    """The ids of the relations that lead to each node."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
     seq: int
@@ -252,8 +267,11 @@ def milliseconds(moments: Sequence[str | None]) -> NDArray[np.int64]:
     >>> milliseconds(["1970-01-01T00:00:01.500Z"]).tolist()
     [1500]
     """
-    without_zone = np.array([moment or _NEVER for moment in moments], "S23")  # cut off
-    return without_zone.astype("M8[ms]").astype(np.int64)
+    numbers = np.full(len(moments), _NEVER)
+    given = [place for place, moment in enumerate(moments) if moment]
+    without_zone = np.array([moments[place] for place in given], "S23")  # cut off
+    numbers[given] = without_zone.astype("M8[ms]").astype(np.int64)
+    return numbers
 
 
 def new_chunk_id(now: str) -> str:

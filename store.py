@@ -58,6 +58,7 @@ from rows import (
     Scope,
     StoredChunk,
     Vectors,
+    Ways,
     is_chunk_id,
     new_chunk_id,
 )
@@ -73,6 +74,7 @@ MOST_TRIGRAMS = 12  # about, by which the candidates for a longer piece are foun
 TEXTS_AT_ONCE = 64  # read to look for a piece in
 MAX_BACKFILL = 1000  # texts searched for a name that is new
 MOST_TERMS = 200_000  # whose numbers are kept in memory: some 20 MB
+RELATIONS_AT_ONCE = 20_000  # ids whose relations are read in one go: some megabytes
 SINCE_EVER = "0001-01-01T00:00:00.000Z"
 
 # --- SQL: what is live -----------------------------------------------------------------
@@ -143,7 +145,7 @@ _BY_BEGINNING = """
 # What the links in memory are made of (links.py), and what of it was changed.
 ENTITY_IDS = "SELECT id, max(valid_until IS NULL) FROM entities GROUP BY id"
 SPELLINGS = "SELECT key FROM aliases"
-EVERY_MENTION = "SELECT entity_id, chunk_seq FROM mentions"
+EVERY_MENTION = "SELECT entity_id, group_concat(chunk_seq) FROM mentions GROUP BY entity_id"
 _END = """
     iif(
         r.{0} GLOB 'chunk_[0-9]*',
@@ -155,12 +157,23 @@ _LINKED = f"""
         r.valid_from, r.valid_until
     FROM relations r
 """
-RELATIONS_SINCE = (
-    _LINKED
-    + """
-    WHERE r.id > :id AND (:past OR r.valid_until IS NULL OR r.valid_until > :now) ORDER BY r.id
+_ENDS = ("source_id", "target_id")
+_NOT_OVER = "(:past OR r.valid_until IS NULL OR r.valid_until > :now)"
+RELATIONS_SINCE = _LINKED + f"WHERE r.id > :id AND {_NOT_OVER} ORDER BY r.id"
+RELATIONS_BETWEEN = f"""
+    SELECT group_concat(r.id), group_concat(r.weight), group_concat(r.valid_from),
+        group_concat(coalesce(r.valid_until, ''))
+    FROM relations r WHERE r.id >= :first AND r.id < :end AND {_NOT_OVER}
 """
-)
+EVERY_END = {
+    end: f"""
+        SELECT {_END.format(end)}, r.ids FROM (
+            SELECT r.{end}, group_concat(r.id) AS ids FROM relations r
+            WHERE {_NOT_OVER} GROUP BY r.{end}
+        ) r
+    """
+    for end in _ENDS
+}
 RELATION = _LINKED + "WHERE r.id = ?"
 LATEST = """
     SELECT (SELECT coalesce(max(rev), 0) FROM postings), (SELECT coalesce(max(id), 0) FROM changes),
@@ -983,7 +996,7 @@ class SqliteStore:
         with self._transaction() as db:
             if len(self._terms) > MOST_TERMS:
                 self._terms.clear()
-            spellings = self._indexes.spellings(db)
+            spellings = self._indexes.spellings(db, starts=True)
             writer = _Writer(db, timestamps.now(), client, self._terms, spellings)
             yield writer
             writer.finish()
@@ -1252,18 +1265,20 @@ class _Indexes:
                 held = self._held[past] = _load(db, past)
             return held
 
-    def spellings(self, db: apsw.Connection) -> Spellings:
-        """Which texts are names, as of the last commit of anybody."""
+    def spellings(self, db: apsw.Connection, *, starts: bool = False) -> Spellings:
+        """Which texts are names, as of the last commit; who writes needs their beginnings, too."""
         with self._lock:
-            last = int(_one(db, LAST_CHANGE))
-            if self._spellings is None or _is_behind(db, self._change):
-                self._spellings = Spellings(row[0] for row in db.execute(SPELLINGS))
+            last, held = int(_one(db, LAST_CHANGE)), self._spellings
+            if held is None or starts > held.has_starts or _is_behind(db, self._change):
+                starts |= held is not None and held.has_starts
+                keys = (row[0] for row in db.execute(SPELLINGS))
+                held = self._spellings = Spellings(keys, starts=starts)
             elif last > self._change:
                 for kind, what in _all(db, CHANGES, (self._change,)):
                     if kind == "entity":
-                        self._spellings.add(row[0] for row in _all(db, SPELLED, (what,)))
+                        held.add(row[0] for row in _all(db, SPELLED, (what,)))
             self._change = max(self._change, last)
-            return self._spellings
+            return held
 
 
 @contextmanager
@@ -1283,16 +1298,25 @@ def _reading(db: apsw.Connection) -> Iterator[None]:
 def _load(db: apsw.Connection, past: bool) -> Held:
     with _reading(db):
         ((rev, change, relation),) = _all(db, LATEST)
-        rows = (IndexRow(*row) for row in db.execute(EVERY_INDEX_ROW, {"past": past}))
+        rows = map(IndexRow._make, db.execute(EVERY_INDEX_ROW, {"past": past}))
         index = Index(rows, lambda located: _all_vectors(db, located), past=past)
         index.rev = rev
-        since = {"id": 0, "past": past, "now": timestamps.now()}
-        links = Links(
-            db.execute(ENTITY_IDS),
-            db.execute(EVERY_MENTION),
-            db.execute(RELATIONS_SINCE, since),
-        )
+        which = {"past": past, "now": timestamps.now()}
+        relations = _all_relations(db, which, relation)
+        ways = Ways(relations, *(db.execute(EVERY_END[end], which) for end in _ENDS))
+        links = Links(db.execute(ENTITY_IDS), db.execute(EVERY_MENTION), ways)
         return Held(index, links, change, relation)
+
+
+def _all_relations(
+    db: apsw.Connection, which: dict[str, Any], last: int
+) -> Iterator[tuple[str, str, str, str]]:
+    """What Ways has of relations, up to the last one."""
+    for first in range(1, last + 1, RELATIONS_AT_ONCE):
+        bound = which | {"first": first, "end": first + RELATIONS_AT_ONCE}
+        (found,) = _all(db, RELATIONS_BETWEEN, bound)
+        if found[0]:
+            yield found
 
 
 def _refreshed(db: apsw.Connection, held: Held) -> bool:
@@ -2253,9 +2277,6 @@ def _entity_values(entity: NewEntity, known: dict[str, Any] | None) -> dict[str,
         "summary": entity.summary or old["summary"],
         "properties_json": properties,
     }
-
-
-_ENDS = ("source_id", "target_id")
 
 
 def _starts(relation: NewRelation, about: str) -> str:

@@ -28,7 +28,7 @@ from hash_embedder import HashEmbedder
 from index import Index
 from matrix import nth_highest
 from memory import Memory
-from postings import Postings
+from postings import Part, Postings
 from rows import Scope, Vectors
 from store import View
 
@@ -362,11 +362,16 @@ def test_postings_give_of_each_term_its_rows_in_order(terms: int) -> None:
     random = np.random.default_rng(terms)
     chunks = [np.unique(random.integers(1, terms, 30)).astype(np.uint32) for _ in range(300)]
     weights = [random.integers(1, 255, len(each)).astype(np.uint8) for each in chunks]
-    rows = [np.full(len(each), row, np.int32) for row, each in enumerate(chunks)]
-    some = slice(0, 250)
-    postings = Postings(
-        np.concatenate(chunks[some]), np.concatenate(rows[some]), np.concatenate(weights[some])
-    )
+    parts = [
+        Part(
+            np.concatenate(chunks[start:end]),
+            np.concatenate(weights[start:end]),
+            np.array([len(each) for each in chunks[start:end]], np.int32),
+        )
+        for start, end in ((0, 100), (100, 101), (101, 250))
+    ]
+    postings = Postings(parts)
+    assert not parts
     for row in range(250, 300):
         postings.add(row, chunks[row], weights[row])
     asked: list[int | None] = [*chunks[3].tolist(), None, terms + 1, *chunks[270][:9].tolist()]
@@ -382,6 +387,20 @@ def test_postings_give_of_each_term_its_rows_in_order(terms: int) -> None:
     assert found.counts.tolist() == [
         sum(place == at for place, _, _ in expected) for at in range(len(asked))
     ]
+
+
+def test_names_are_found_by_key_and_sources_in_any_case() -> None:
+    names = index.Names()
+    sources = names.of_sources(["Ann", "ann", "manual", "Ann"])
+    speakers = names.of_speakers(["Ann", "BEN", "Manual", "manual", ""])
+    assert sources == [0, 1, 2, 0]
+    assert len(set(speakers)) == 5
+    assert speakers[0] in names.named(["ann"])[0]
+    assert set(names.named(["ann"])[0]) == {0, 1}
+    assert names.named(["ben", "carl", "manual"]) == [[speakers[1]], [speakers[2]]]
+    assert names.same("ANN") == [0, 1]
+    assert names.same("ben") == []
+    assert names.having("nn", [0, 1, 2]) == [0, 1]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 5000])

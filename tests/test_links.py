@@ -15,7 +15,7 @@ from conftest import Open
 from errors import MneloError
 from links import Links, Spellings
 from memory import Memory
-from rows import LinkedRelation, milliseconds
+from rows import LinkedRelation, Ways, milliseconds
 from store import Held
 
 FAR = milliseconds(["9000-01-01T00:00:00.000Z"])[0]
@@ -133,12 +133,28 @@ def test_who_is_far_behind_reads_everything_again(
     assert "entity:Fritz" in [hit["chunk_id"] for hit in found]
 
 
+def test_links_do_not_depend_on_the_order_in_which_sqlite_finds_rows(open_memory: Open) -> None:
+    memory = open_memory()
+    for place in range(1, 10):
+        memory.remember(f"rim {place} is worn", entities=[f"rim {place}"])
+        memory.relate("hub", f"rim {place}", "touches", weight=place / 10)
+    expected = told(held(memory), FAR)
+    with memory._store.view() as view:
+        view._db.pragma("reverse_unordered_selects", True)
+        assert told(store._load(view._db, False), FAR) == expected
+
+
 def test_a_hub_gives_its_heaviest_relations_that_hold_and_nothing_that_ended() -> None:
     rows = [
         LinkedRelation(at, "hub", f"e{at}", (at * 7 % 1000) / 1000, NOW, NOW if at % 2 else None)
         for at in range(1, 1001)
     ]
-    of = Links([("hub", True)], [], iter(rows))
+    ids = ",".join(str(row.id) for row in rows)
+    given = ",".join(str(row.weight) for row in rows)
+    ends = ",".join(row.valid_until or "" for row in rows)
+    relations = (ids, given, ",".join([NOW] * len(rows)), ends)
+    targets = [(row.target, str(row.id)) for row in rows]
+    of = Links([("hub", True)], [], Ways([relations], [("hub", ids)], targets))
     _, others, weights = of.steps(np.array([of.node("hub")]), FAR, 5)
     want = sorted((row for row in rows if row.valid_until is None), key=lambda row: -row.weight)[:5]
     assert [of.entity_id(other) for other in others.tolist()] == [row.target for row in want]
@@ -146,7 +162,7 @@ def test_a_hub_gives_its_heaviest_relations_that_hold_and_nothing_that_ended() -
 
 
 def test_an_entity_gives_its_newest_chunks_that_are_wanted() -> None:
-    of = Links([], [("hub", seq) for seq in range(1, 501)], [])
+    of = Links([], [("hub", ",".join(map(str, range(1, 501))))], Ways([], [], []))
     of.mention(700, ["hub"])
     of.mention(600, ["hub"])
     _, seqs = of.mentioning([of.node("hub")], 3, lambda seqs: seqs % 100 == 0)
@@ -160,3 +176,24 @@ def test_spellings_miss_no_name_however_many_are_added() -> None:
     asked = ["old 5", "nothing", "last", "new 2999", "old 2999", "old 3000"]
     assert set(of.among(asked)) == {"old 5", "last", "new 2999", "old 2999"}
     assert Spellings(()).among(["any"]) == []
+
+
+def test_the_beginnings_of_names_are_read_once_something_is_written(
+    open_memory: Open, tmp_path: Path
+) -> None:
+    open_memory(path=tmp_path / "m.db").remember("Ann has a boat", entities=["Ann"])
+    there = open_memory(path=tmp_path / "m.db")
+    assert there.recall("Ann", strategy="entity_only")["hits"]
+    with there._store.view() as view:
+        assert not view._indexes.spellings(view._db).has_starts
+    stored = there.remember("then Ann sold it")["chunk_id"]
+    with there._store.view() as view:
+        assert "ann" in view._indexes.spellings(view._db).starts
+    found = there.recall("Ann", strategy="entity_only", top_k=5)["hits"]
+    assert stored in [hit["chunk_id"] for hit in found]
+
+
+def test_links_of_a_file_without_any_are_empty() -> None:
+    of = Links([], [], Ways([], [], []))
+    assert [len(each) for each in of.steps(np.array([-1]), FAR, 5)] == [0, 0, 0]
+    assert of.known("Ann") is None
