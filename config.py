@@ -206,6 +206,10 @@ class Config:
     keeper_interval_seconds: float = _setting("keeper.interval_seconds", 60.0, *_number(1, 86400))
     keeper_log_rows: int = _setting("keeper.log_rows", 100_000, *_whole(1, 1 << 31))
     keeper_audit_rows: int = _setting("keeper.audit_rows", 1_000_000, *_whole(1, 1 << 31))
+    backup_folder: Path = _setting("backup.folder", Path("backups"), _path, "a folder path")
+    backup_every_hours: float = _setting("backup.every_hours", 0.0, *_number(0, 8760))
+    backup_keep: int = _setting("backup.keep", 7, *_whole(1, 10_000))
+    backup_compress: bool = _setting("backup.compress", False, _flag, "true or false")
 
     @classmethod
     def load(cls, env: Mapping[str, str] = os.environ, **overrides: Any) -> "Config":
@@ -220,7 +224,10 @@ class Config:
         named = _named(env, "MNELO_MEMORY_CONFIG")
         file = named or home / "config.toml"
         table = _read(file, required=named is not None)
-        values: dict[str, Any] = {"database_path": home / "memory.db"}
+        values: dict[str, Any] = {
+            "database_path": home / "memory.db",
+            "backup_folder": home / "backups",
+        }
         for name, setting in SETTINGS.items():
             if overrides.get(name) is not None:
                 values[name] = _checked(setting, overrides[name], setting.key)

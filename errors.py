@@ -31,6 +31,10 @@ class StoreBusy(StoreError):
     """Another process held the write lock for longer than the configured time."""
 
 
+class BackupError(MneloError):
+    """A backup cannot be made or restored; the sentence says why and what is left as it was."""
+
+
 class ModelError(MneloError):
     """An embedding model cannot be loaded; the sentence says which and why."""
 

@@ -43,7 +43,17 @@ def _may_write(path: Path) -> bool:
             raise
         return False
     # Beside a file that is written to, SQLite keeps its log.
-    return os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    return may_write(path.parent)
+
+
+def may_write(path: Path) -> bool:
+    """Whether this process may write to a file or folder; the file is not opened for it."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def beside(path: Path, end: str) -> Path:
+    """The file whose name is that of this one with an end: `-wal`, or the keeper's lock."""
+    return path.with_name(path.name + end)
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -57,7 +67,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 def _cut_short(path: Path, header: bytes) -> bool:
     """Whether pages that the header counts are missing, with no log that could hold them."""
-    wal = path.with_name(path.name + "-wal")
+    wal = beside(path, "-wal")
     if len(header) < 100 or (wal.exists() and wal.stat().st_size):
         return len(header) < 100
     page = int.from_bytes(header[16:18], "big")

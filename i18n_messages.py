@@ -222,6 +222,90 @@ MESSAGES: dict[str, dict[str, str]] = {
     },
     "wanted.list": {"en": "a list", "zh": "列表"},
     "wanted.object": {"en": "an object", "zh": "对象"},
+    # --- backups ---
+    "backup.missing": {
+        "en": "There is no database {path} to back up.",
+        "zh": "没有可备份的数据库 {path}。",
+    },
+    "backup.not_folder": {
+        "en": "{folder} is no folder; backups need one.",
+        "zh": "{folder} 不是文件夹；备份需要一个文件夹。",
+    },
+    "backup.busy": {
+        "en": "Another backup into {folder} is running; no second one was made.",
+        "zh": "另一个备份正在写入 {folder}；未再创建备份。",
+    },
+    "backup.failed": {
+        "en": "No backup was made in {folder}: {reason}. Earlier ones are untouched.",
+        "zh": "未能在 {folder} 中创建备份：{reason}。已有的备份未受影响。",
+    },
+    "backup.not_rotated": {
+        "en": "{path} was made, but an older backup could not be removed: {reason}.",
+        "zh": "已创建 {path}，但无法删除较旧的备份：{reason}。",
+    },
+    "backup.differs": {
+        "en": "The copy {path} is not what was read from the database; it was removed and no "
+        "backup was made. The disk may be failing.",
+        "zh": "副本 {path} 与数据库中读出的内容不一致；已将其删除，未创建备份。磁盘可能有故障。",
+    },
+    "backup.stopped": {
+        "en": "The backup was broken off, since the server ends; nothing is left of it.",
+        "zh": "服务器正在停止，备份已中止；没有留下任何残余。",
+    },
+    "backup.made": {
+        "en": "Made {file} ({mib:.1f} MiB): {memories} memories, {closed} closed versions, "
+        "{entities} entities, {relations} relations.",
+        "zh": "已创建 {file}（{mib:.1f} MiB）：{memories} 条记忆，{closed} 个已关闭的版本，"
+        "{entities} 个实体，{relations} 条关系。",
+    },
+    "store.in_use": {
+        "en": "Another program has {path} open (a mnelo server?); end it first. "
+        "Nothing was changed.",
+        "zh": "另一个程序正打开着 {path}（mnelo 服务器？）；请先结束它。未作任何改动。",
+    },
+    "restore.served": {
+        "en": "The mnelo server at {url} (process {pid}) has {path} open; stop it first. "
+        "Nothing was changed.",
+        "zh": "{url} 上的 mnelo 服务器（进程 {pid}）正打开着 {path}；请先停止它。未作任何改动。",
+    },
+    "restore.none": {
+        "en": "There is no backup in {folder}.",
+        "zh": "{folder} 中没有备份。",
+    },
+    "restore.missing": {
+        "en": "There is no backup {file}, neither at that path nor in {folder}.",
+        "zh": "没有备份 {file}：该路径和 {folder} 中都没有。",
+    },
+    "restore.itself": {
+        "en": "{file} is the database itself; name a backup.",
+        "zh": "{file} 就是数据库本身；请指定一个备份。",
+    },
+    "restore.log": {
+        "en": "Beside {file} lies a log with a part of its content; make a whole copy of it with "
+        "scripts/backup_db.py --db and restore that.",
+        "zh": "{file} 旁边的日志中还有它的一部分内容；请先用 scripts/backup_db.py --db "
+        "为其创建完整副本，再恢复该副本。",
+    },
+    "restore.failed": {
+        "en": "{path} was not restored: {reason}.",
+        "zh": "未能恢复 {path}：{reason}。",
+    },
+    "restore.done": {
+        "en": "{path} is {file} again: {memories} memories, {closed} closed versions, {entities} "
+        "entities, {relations} relations.",
+        "zh": "{path} 已恢复为 {file}：{memories} 条记忆，{closed} 个已关闭的版本，"
+        "{entities} 个实体，{relations} 条关系。",
+    },
+    "restore.kept": {
+        "en": "What was there before is {kept}.",
+        "zh": "原来的文件保留为 {kept}。",
+    },
+    "restore.checked": {
+        "en": "{file} is whole (schema {schema}): {memories} memories, {closed} closed versions, "
+        "{entities} entities, {relations} relations.",
+        "zh": "{file} 完好（结构版本 {schema}）：{memories} 条记忆，{closed} 个已关闭的版本，"
+        "{entities} 个实体，{relations} 条关系。",
+    },
     # --- server ---
     "cli.server": {
         "en": "Serve mnelo's memory to MCP clients: SSE and Streamable HTTP on one port.",

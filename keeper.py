@@ -1,26 +1,31 @@
 """Upkeep, in one background thread: the file stays small, quick, and whole in one piece.
 
 The server starts it; of several processes on one file only one does it at a time. Each step is
-short, can be stopped, and tells in `memory_stats` when it was last done.
+short or can be stopped, and tells in `memory_stats` when it was last done, or why it failed.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+import backup
 import timestamps
 from config import Config
 from errors import MneloError
+from file_check import beside
 from store import LARGE_LOG, SqliteStore
 
 log = logging.getLogger("mnelo.keeper")
 
 TICK_SECONDS = 0.5
 PATIENCE_SECONDS = 0.5
+LEAVE_SECONDS = 2.0
+"""How long the end of the server waits for the step at hand."""
+AGAIN_SECONDS = 600.0
+"""How long after a failed backup the next one is tried."""
 
 
 class Keeper:
@@ -34,11 +39,14 @@ class Keeper:
             "optimize": store.optimize,
         }
         self._interval = config.keeper_interval_seconds
-        self._lock = FileLock(_beside(store.path), thread_local=False)
+        self._config = config
+        self._lock = FileLock(beside(store.path, ".keeper"), thread_local=False)
         self._stop = threading.Event()
         self._done: dict[str, str] = {}
+        self._failed: dict[str, str] = {}
         self._quiet = (0, time.monotonic())
         self._next = time.monotonic() + self._interval
+        self._next_backup = 0.0
         self._thread = threading.Thread(target=self._run, name="mnelo-keeper", daemon=True)
 
     def start(self) -> None:
@@ -47,13 +55,14 @@ class Keeper:
     def stop(self) -> None:
         """End after the step at hand; the file is left whole, if nobody else is using it."""
         self._stop.set()
-        self._thread.join(timeout=5)
+        self._thread.join(LEAVE_SECONDS)
         self._do("checkpoint", self._store.checkpoint)
         self._lock.release()
 
     def report(self) -> dict[str, object]:
-        """Whether this process keeps the file, and when each step was last done."""
-        return {"keeping": self._lock.is_locked, **self._done}
+        """Whether this process keeps the file, when each step was last done, and what failed."""
+        failed = {"failed": dict(self._failed)} if self._failed else {}
+        return {"keeping": self._lock.is_locked, **self._done, **failed}
 
     def _run(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
@@ -80,6 +89,24 @@ class Keeper:
             for name, step in self._steps.items():
                 if not self._stop.is_set():
                     self._do(name, step)
+            self._back_up_if_due(now)
+
+    def _back_up_if_due(self, now: float) -> None:
+        """Make a backup where the newest one, whoever made it, is too old."""
+        folder, hours = self._config.backup_folder, self._config.backup_every_hours
+        path = self._store.path
+        if hours and now >= self._next_backup and backup.is_due(folder, path.stem, hours):
+            self._do("backup", self._back_up)
+            self._next_backup = now + AGAIN_SECONDS if "backup" in self._failed else 0.0
+
+    def _back_up(self) -> None:
+        backup.make(
+            self._store.path,
+            self._config.backup_folder,
+            compress=self._config.backup_compress,
+            keep=self._config.backup_keep,
+            stop=self._stop.is_set,
+        )
 
     def _is_idle(self, now: float) -> bool:
         """Whether there is something to bring into the file and nobody has written for a while."""
@@ -92,9 +119,7 @@ class Keeper:
         try:
             step()
             self._done[name] = timestamps.now()
+            self._failed.pop(name, None)
         except (MneloError, OSError) as error:
+            self._failed[name] = str(error)
             log.warning("%s: %s", name, error)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + ".keeper")

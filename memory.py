@@ -22,6 +22,7 @@ from typing import Any, get_args
 import numpy as np
 
 import answers
+import backup
 import dates
 import embedder
 import entity_resolve
@@ -372,15 +373,20 @@ class Memory:
         with self._store.view() as view:
             counts, recalls = view.counts(), view.latencies(day_ago)
             vectors, pending, model = view.vector_count(), view.pending_count(), view.model()
+        sizes = self._store.sizes()
         return {
             **counts,
             "vectors": vectors,
             "pending": pending,
             "embedder": self._embedder_state(model),
             "lanes": {lane: self._lane_state(lane) for lane in get_args(Lane)},
-            "db": {"path": str(self.path), **self._store.sizes()},
+            # Whole: all is in the one file, so that a plain copy of it is a full backup.
+            "db": {"path": str(self.path), **sizes, "whole": not sizes["wal_bytes"]},
             "recall_24h": _latency(recalls),
             "upkeep": self._keeper.report() if self._keeper else {"keeping": False},
+            "backup": backup.state(
+                self.config.backup_folder, self.path.stem, self.config.backup_every_hours
+            ),
             "version": VERSION,
             "schema": SCHEMA_VERSION,
         }

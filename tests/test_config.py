@@ -140,6 +140,10 @@ GOOD: dict[str, tuple[str, Any]] = {
     "keeper.interval_seconds": ("5", 5.0),
     "keeper.log_rows": ("10", 10),
     "keeper.audit_rows": ("10", 10),
+    "backup.folder": ('"/srv/backups"', Path("/srv/backups")),
+    "backup.every_hours": ("0.5", 0.5),
+    "backup.keep": ("1", 1),
+    "backup.compress": ("true", True),
 }
 """A value of each setting that is not its default, as TOML, and what it is then."""
 
@@ -277,6 +281,10 @@ WRONG: dict[str, list[str]] = {
     "keeper.interval_seconds": ["nan", "inf", "0.9", "86401", '"soon"', "true"],
     "keeper.log_rows": [*COUNTS, "0", "2147483649"],
     "keeper.audit_rows": [*COUNTS, "0", "2147483649"],
+    "backup.folder": PATHS,
+    "backup.every_hours": ["nan", "inf", "-1", "8761", '"daily"', "true"],
+    "backup.keep": [*COUNTS, "0", "10001"],
+    "backup.compress": FLAGS,
 }
 
 

@@ -54,7 +54,7 @@ def test_the_log_goes_into_the_file_when_it_stops(open_memory: Open, tmp_path: P
     assert wal_bytes(beside) == 0
 
 
-def test_logs_keep_to_their_bounds(open_memory: Open) -> None:
+def test_logs_keep_to_their_bounds(open_memory: Open, tmp_path: Path) -> None:
     memory = open_memory(keeper_interval_seconds=1, keeper_log_rows=5, keeper_audit_rows=7)
     for number in range(30):
         memory.remember(f"note {number}")
@@ -74,6 +74,7 @@ def test_logs_keep_to_their_bounds(open_memory: Open) -> None:
     assert eventually(lambda: rows() == (5, 7))
     assert memory.stats()["recall_24h"]["count"] == 5
     assert eventually(lambda: {"trim", "optimize"} <= set(memory.stats()["upkeep"]))
+    assert not (tmp_path / "home" / "backups").exists(), "backups are made where they are asked for"
 
 
 def test_one_process_at_a_time_keeps_the_file_and_another_takes_over(open_memory: Open) -> None:
@@ -130,3 +131,22 @@ def test_the_log_stays_bounded_while_readers_never_pause(
     for reader in readers:
         reader.join()
     assert bounded
+
+
+def test_the_log_stays_bounded_after_many_writes_without_any_upkeep(wordless: Memory) -> None:
+    sizes = []
+    for number in range(600):
+        wordless.remember(f"note {number} " * 40)
+        sizes.append(wal_bytes(wordless))
+    written = sizes[49] / 50 * len(sizes)
+    assert max(sizes) < written / 3, "the log goes into the file again and again"
+    assert max(sizes) < 16 << 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_log_stays_bounded_after_20000_single_writes(wordless: Memory) -> None:
+    for number in range(20_000):
+        wordless.remember(f"note {number} " * 20)
+        if number % 100 == 0:
+            assert wal_bytes(wordless) <= 16 << 20
