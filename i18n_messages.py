@@ -548,4 +548,322 @@ MESSAGES: dict[str, dict[str, str]] = {
     },
     "resolve.nothing": {"en": "They are one already.", "zh": "它们已经是同一个实体。"},
     "resolve.undone": {"en": "{count} merges were undone.", "zh": "已撤销 {count} 次合并。"},
+    # --- the daily check ---
+    "check.server_ours": {
+        "en": "🔌 Server — running at {url}, pid {pid}, up {uptime}, version {version}",
+        "zh": "🔌 服务器 — 运行于 {url}，pid {pid}，已运行 {uptime}，版本 {version}",
+    },
+    "check.server_other_file": {
+        "en": "🔌 Server — running at {url}, pid {pid}, but with another file: {database}",
+        "zh": "🔌 服务器 — 运行于 {url}，pid {pid}，但使用另一个文件：{database}",
+    },
+    "check.server_down": {
+        "en": "🔌 Server — DOWN: nobody answers at {url}",
+        "zh": "🔌 服务器 — 未运行：{url} 无人应答",
+    },
+    "check.server_silent": {
+        "en": "🔌 Server — DOWN: what is at {url} does not answer",
+        "zh": "🔌 服务器 — 未运行：{url} 上的程序没有应答",
+    },
+    "check.server_foreign": {
+        "en": "🔌 Server — DOWN: another program is at {url}",
+        "zh": "🔌 服务器 — 未运行：{url} 上是另一个程序",
+    },
+    "check.hint_down": {
+        "en": "start it: python3 mcp_server.py",
+        "zh": "启动：python3 mcp_server.py",
+    },
+    "check.hint_silent": {
+        "en": "if it is not just starting, restart it",
+        "zh": "若非正在启动，请重启它",
+    },
+    "check.hint_foreign": {
+        "en": "end that program or set another [server] port",
+        "zh": "请结束该程序，或改用其他 [server] port",
+    },
+    "check.hint_other_file": {
+        "en": "give both the same MNELO_HOME or [database] path",
+        "zh": "请让两者使用相同的 MNELO_HOME 或 [database] path",
+    },
+    "check.wal_whole": {
+        "en": "📝 Write-ahead log — {size}; the one file is the whole memory",
+        "zh": "📝 预写日志 — {size}；单个文件即为完整记忆",
+    },
+    "check.wal_open": {
+        "en": "📝 Write-ahead log — {size}; a copy of the file alone would miss these",
+        "zh": "📝 预写日志 — {size}；只复制数据库文件会遗漏这部分",
+    },
+    "check.hint_wal": {
+        "en": "something keeps it from being brought in: restart the server",
+        "zh": "有程序阻止其并入文件：请重启服务器",
+    },
+    "check.counts": {
+        "en": "🧠 Stored — active/total: memories {chunks}, entities {entities}, relations "
+        "{relations}; {vectors} vectors, {pending} pending",
+        "zh": "🧠 存储 — 有效/总数：记忆 {chunks}，实体 {entities}，关系 {relations}；"
+        "向量 {vectors}，待生成 {pending}",
+    },
+    "check.hint_pending": {
+        "en": "waiting for vectors for {age}: see the model's line",
+        "zh": "等待向量已 {age}：请看模型一行",
+    },
+    "check.sizes": {
+        "en": "💾 Sizes — file {file}, log {log}, {free} of the disk free",
+        "zh": "💾 大小 — 文件 {file}，日志 {log}，磁盘剩余 {free}",
+    },
+    "check.hint_space": {"en": "free some disk space", "zh": "请清理磁盘空间"},
+    "check.recall_24h": {
+        "en": "📈 Recall 24h — {count} calls, {empty} empty ({percent:.0f} %), "
+        "p50 {p50_ms:.1f} ms, p95 {p95_ms:.1f} ms",
+        "zh": "📈 Recall 24h — {count} 次，空结果 {empty} 次（{percent:.0f} %），"
+        "p50 {p50_ms:.1f} ms，p95 {p95_ms:.1f} ms",
+    },
+    "check.hint_empty": {
+        "en": "most found nothing: look into recall_log, and at the filters that agents give",
+        "zh": "多数没有结果：请查看 recall_log 以及代理使用的过滤条件",
+    },
+    "check.kinds": {
+        "en": "🧩 Kinds — {top} of {total} entities",
+        "zh": "🧩 种类 — {top}，共 {total} 个实体",
+    },
+    "check.no_kinds": {"en": "🧩 Kinds — no entities yet", "zh": "🧩 种类 — 还没有实体"},
+    "check.hint_kinds": {
+        "en": "one kind has nearly all: have agents name the kind of entities",
+        "zh": "几乎都是同一种：请让代理写明实体的种类",
+    },
+    "check.model": {
+        "en": "🧭 Model — {model} ({dim}), {state}; lanes: {lanes}",
+        "zh": "🧭 模型 — {model}（{dim}），{state}；通道：{lanes}",
+    },
+    "check.model_ready": {"en": "ready", "zh": "就绪"},
+    "check.model_loading": {"en": "loading", "zh": "加载中"},
+    "check.model_idle": {"en": "not asked for yet", "zh": "尚未使用"},
+    "check.model_off": {"en": "off", "zh": "关闭"},
+    "check.model_unknown": {
+        "en": "🧭 Model — the server does not tell its state",
+        "zh": "🧭 模型 — 服务器未告知其状态",
+    },
+    "check.model_of_file": {
+        "en": "🧭 Model — {model} ({dim}), says the file; its server was not asked",
+        "zh": "🧭 模型 — {model}（{dim}），据文件记录；未询问服务器",
+    },
+    "check.no_model": {
+        "en": "🧭 Model — the file has none yet; its server was not asked",
+        "zh": "🧭 模型 — 文件尚无模型；未询问服务器",
+    },
+    "check.backup": {
+        "en": "📦 Backup — {name}, {age} old, {size}",
+        "zh": "📦 备份 — {name}，{age}前，{size}",
+    },
+    "check.backup_none": {
+        "en": "📦 Backup — none in {folder} yet",
+        "zh": "📦 备份 — {folder} 中还没有",
+    },
+    "check.backup_off": {
+        "en": "📦 Backup — not switched on ([backup] every_hours)",
+        "zh": "📦 备份 — 未启用（[backup] every_hours）",
+    },
+    "check.hint_no_backup": {
+        "en": "one is due: is the server running, and may it write there?",
+        "zh": "应当已有备份：服务器是否在运行，能否写入该处？",
+    },
+    "check.hint_backup": {
+        "en": "one is due every {hours:g} h: the server's log says what hinders it",
+        "zh": "应每 {hours:g} 小时一次：原因见服务器日志",
+    },
+    "check.sound": {
+        "en": "🔍 Integrity — no fault in {count} checks ({seconds:.1f} s)",
+        "zh": "🔍 完整性 — {count} 项检查均无问题（{seconds:.1f} 秒）",
+    },
+    "check.sound_so_far": {
+        "en": "🔍 Integrity — no fault in the {count} checks that {seconds:.0f} s sufficed for; "
+        "all: scripts/mn.py doctor",
+        "zh": "🔍 完整性 — {seconds:.0f} 秒内完成的 {count} 项检查均无问题；"
+        "全部检查：scripts/mn.py doctor",
+    },
+    "check.broken": {"en": "🔍 Integrity — faults: {faults}", "zh": "🔍 完整性 — 问题：{faults}"},
+    "check.hint_broken": {
+        "en": "python3 scripts/mn.py doctor",
+        "zh": "运行 python3 scripts/mn.py doctor",
+    },
+    "check.older": {
+        "en": "🔍 Integrity — schema {version}; the server brings it to {known} when it starts",
+        "zh": "🔍 完整性 — 结构版本 {version}；服务器启动时会升级到 {known}",
+    },
+    "check.unknown_wal": {
+        "en": "📝 Write-ahead log — not known: {reason}",
+        "zh": "📝 预写日志 — 未知：{reason}",
+    },
+    "check.unknown_counts": {
+        "en": "🧠 Stored — not known: {reason}",
+        "zh": "🧠 存储 — 未知：{reason}",
+    },
+    "check.unknown_sizes": {
+        "en": "💾 Sizes — not known: {reason}",
+        "zh": "💾 大小 — 未知：{reason}",
+    },
+    "check.unknown_recall_24h": {
+        "en": "📈 Recall 24h — not known: {reason}",
+        "zh": "📈 Recall 24h — 未知：{reason}",
+    },
+    "check.unknown_kinds": {
+        "en": "🧩 Kinds — not known: {reason}",
+        "zh": "🧩 种类 — 未知：{reason}",
+    },
+    "check.unknown_model": {
+        "en": "🧭 Model — not known: {reason}",
+        "zh": "🧭 模型 — 未知：{reason}",
+    },
+    "check.unknown_backup": {
+        "en": "📦 Backup — not known: {reason}",
+        "zh": "📦 备份 — 未知：{reason}",
+    },
+    "check.unknown_integrity": {
+        "en": "🔍 Integrity — the file cannot be read: {reason}",
+        "zh": "🔍 完整性 — 无法读取文件：{reason}",
+    },
+    "check.see_last": {"en": "see the last line", "zh": "见最后一行"},
+    "check.unanswered": {
+        "en": "memory_stats failed: {reason}",
+        "zh": "memory_stats 失败：{reason}",
+    },
+    "check.no_file": {
+        "en": "there is no {path} ({reason}); start the server or run scripts/init_db.py",
+        "zh": "没有 {path}（{reason}）；请启动服务器或运行 scripts/init_db.py",
+    },
+    "check.empty": {
+        "en": "{path} is empty; start the server or run scripts/init_db.py",
+        "zh": "{path} 是空文件；请启动服务器或运行 scripts/init_db.py",
+    },
+    "check.days": {"en": "{days} d {hours} h", "zh": "{days} 天 {hours} 小时"},
+    "check.hours": {"en": "{hours} h {minutes} min", "zh": "{hours} 小时 {minutes} 分钟"},
+    "check.minutes": {"en": "{minutes} min", "zh": "{minutes} 分钟"},
+    "check.seconds": {"en": "{seconds} s", "zh": "{seconds} 秒"},
+    "check.report": {
+        "en": "The report could not be written to {folder}: {reason}.",
+        "zh": "无法将报告写入 {folder}：{reason}。",
+    },
+    # --- the doctor ---
+    "doctor.fix": {
+        "en": "python3 scripts/mn.py doctor --fix",
+        "zh": "运行 python3 scripts/mn.py doctor --fix",
+    },
+    "doctor.mended": {"en": "Mended: {where}: {what}", "zh": "已修复：{where}：{what}"},
+    "doctor.not_mended": {
+        "en": "Not mended: {where}: {what} ({reason})",
+        "zh": "未能修复：{where}：{what}（{reason}）",
+    },
+    "doctor.sound": {"en": "Nothing is wrong.", "zh": "没有发现问题。"},
+    "doctor.found": {"en": "{count} findings.", "zh": "发现 {count} 个问题。"},
+    "doctor.fix_file": {
+        "en": "restore a backup, or choose another file",
+        "zh": "请恢复备份，或选择其他文件",
+    },
+    "doctor.fix_no_file": {
+        "en": "start the server, or run python3 scripts/init_db.py",
+        "zh": "请启动服务器，或运行 python3 scripts/init_db.py",
+    },
+    "doctor.older": {
+        "en": "The file has schema {version}; the server brings it to {known} when it starts.",
+        "zh": "文件的结构版本为 {version}；服务器启动时会升级到 {known}。",
+    },
+    "doctor.indexes": {
+        "en": "The text indexes are not as the memories are: {fault} ({count}).",
+        "zh": "文字索引与记忆不一致：{fault}（{count}）。",
+    },
+    "doctor.rows": {
+        "en": "{count} rows belong to nothing that is there: {fault}.",
+        "zh": "有 {count} 行不属于任何现有内容：{fault}。",
+    },
+    "doctor.history": {
+        "en": "{count} rows break the order of versions: {fault}.",
+        "zh": "有 {count} 行违反版本顺序：{fault}。",
+    },
+    "doctor.fix_history": {
+        "en": "restore a backup; recall goes on until then",
+        "zh": "请恢复备份；在此之前仍可检索",
+    },
+    "doctor.no_vectors": {
+        "en": "The table of vectors is gone, but not what leads to it ({fault}: {count}).",
+        "zh": "向量表已丢失，但指向它的行还在（{fault}：{count}）。",
+    },
+    "doctor.fix_no_vectors": {"en": "restore a backup", "zh": "请恢复备份"},
+    "doctor.pages": {
+        "en": "SQLite finds the file damaged ({fault}: {count}).",
+        "zh": "SQLite 发现文件已损坏（{fault}：{count}）。",
+    },
+    "doctor.fix_pages": {
+        "en": "stop the server and restore a backup",
+        "zh": "请停止服务器并恢复备份",
+    },
+    "doctor.pending": {
+        "en": "{count} memories wait for their vectors, the first for {age}.",
+        "zh": "{count} 条记忆等待生成向量，最早的已等待 {age}。",
+    },
+    "doctor.fix_pending": {
+        "en": "the server gives them theirs as soon as its model works",
+        "zh": "模型可用后服务器会自动生成",
+    },
+    "doctor.fix_differs": {
+        "en": "set [embedder] model to {model} or auto",
+        "zh": "请将 [embedder] model 设为 {model} 或 auto",
+    },
+    "doctor.fix_off": {
+        "en": "put right what it says, then restart the server",
+        "zh": "请按所述原因处理，然后重启服务器",
+    },
+    "doctor.fix_stats": {
+        "en": "give this shell the server's token, or look into its log",
+        "zh": "请为当前终端提供服务器的令牌，或查看其日志",
+    },
+    "doctor.no_files": {
+        "en": "No files of the model {model} are here; it is downloaded when the server starts.",
+        "zh": "本机没有模型 {model} 的文件；服务器启动时会下载。",
+    },
+    "doctor.fix_config": {
+        "en": "correct it: the server does not start with it; the rest was looked at with the "
+        "default settings",
+        "zh": "请更正：服务器无法以此启动；其余检查使用了默认设置",
+    },
+    "doctor.fix_token": {
+        "en": "write a token without spaces into it, or remove it",
+        "zh": "请写入不含空白的令牌，或删除该文件",
+    },
+    "doctor.mode": {
+        "en": "Others on this machine may use it (mode {mode}).",
+        "zh": "本机其他用户可以访问（权限 {mode}）。",
+    },
+    "doctor.service": {
+        "en": "The service starts {program}, which is not there.",
+        "zh": "服务要启动的 {program} 不存在。",
+    },
+    "doctor.fix_service": {
+        "en": "run bash scripts/install.sh again",
+        "zh": "请重新运行 bash scripts/install.sh",
+    },
+    "doctor.stopped": {
+        "en": "The service is installed, but the server does not run.",
+        "zh": "已安装服务，但服务器未运行。",
+    },
+    "doctor.fix_stopped": {
+        "en": "start it, or see its log in the logs folder of the home folder",
+        "zh": "请启动服务，或查看主目录下 logs 文件夹中的日志",
+    },
+    "doctor.fix_port": {
+        "en": "put that right: until then no server can start",
+        "zh": "请先处理：在此之前服务器无法启动",
+    },
+    "doctor.space": {"en": "Only {free} of the disk are free.", "zh": "磁盘仅剩 {free}。"},
+    "doctor.fix_space": {
+        "en": "free some: a copy of the file must fit",
+        "zh": "请清理：至少要能放下该文件的一份副本",
+    },
+    "doctor.log": {
+        "en": "A program ended and left {size} beside the file, in its write-ahead log.",
+        "zh": "有程序结束时在文件旁留下了 {size} 的预写日志。",
+    },
+    "doctor.left": {
+        "en": "A program that was ended has left this file.",
+        "zh": "被中止的程序留下了此文件。",
+    },
 }

@@ -382,7 +382,7 @@ class Memory:
             "lanes": {lane: self._lane_state(lane) for lane in get_args(Lane)},
             # Whole: all is in the one file, so that a plain copy of it is a full backup.
             "db": {"path": str(self.path), **sizes, "whole": not sizes["wal_bytes"]},
-            "recall_24h": _latency(recalls),
+            "recall_24h": latency(recalls),
             "upkeep": self._keeper.report() if self._keeper else {"keeping": False},
             "backup": backup.state(
                 self.config.backup_folder, self.path.stem, self.config.backup_every_hours
@@ -822,7 +822,7 @@ def _start(view: View, reference: str, asof: str | None) -> str:
     return found
 
 
-def _latency(recalls: Sequence[tuple[float, bool]]) -> dict[str, Any]:
+def latency(recalls: Sequence[tuple[float, bool]]) -> dict[str, Any]:
     spent = [milliseconds for milliseconds, _ in recalls]
     p50, p95 = np.percentile(spent, [50, 95]) if spent else (0.0, 0.0)
     return {

@@ -1170,14 +1170,64 @@ class SqliteStore:
 
     def check(self) -> dict[str, int]:
         """How many rows break what the file promises, by fault; all 0 in a sound one."""
+        return self.look_over()[0]
+
+    def look_over(
+        self, seconds: float = float("inf"), *, whole: bool = True
+    ) -> tuple[dict[str, int], bool]:
+        """The faults that check() counts, and whether the time sufficed to look for all of them.
+
+        It only reads, each fault as of its own moment, so that nobody waits: neither writers nor
+        whoever brings in the log. Without `whole` an index of a table is not compared with it.
+        """
+        end, faults = time.monotonic() + seconds, dict[str, int]()
+        with self.view() as view:
+            db = view._db
+            db.set_progress_handler(lambda: time.monotonic() > end, CHECK_STEPS)
+            try:
+                for name, count in _faults(db, "integrity_check" if whole else "quick_check"):
+                    faults[name] = count
+                    if time.monotonic() > end:
+                        return faults, False
+            except apsw.InterruptError:
+                return faults, False
+            finally:
+                db.set_progress_handler(None)
+        return faults, True
+
+    def reindex(self) -> int:
+        """Write anew what the text indexes lack, hold wrongly or cannot read; how many rows.
+
+        In transactions of some hundred chunks each, so that it may run beside a server; what an
+        end in the middle leaves is lacking, and found so the next time.
+        """
+        removed = self._unindex()
+        with self.view() as view:
+            lacking = sorted({row[0] for sql in LACKING for row in _all(view._db, sql)})
+        for start in range(0, len(lacking), REINDEXED_AT_ONCE):
+            with self._writing("") as writer:
+                for seq in lacking[start : start + REINDEXED_AT_ONCE]:
+                    _index_again(writer, seq)
+        return removed + len(lacking)
+
+    def _unindex(self) -> int:
+        """Empty the text indexes that cannot be read, and drop rows that are of no such chunk."""
+        with self.view() as view:  # before others would wait for it
+            broken = [table for table in TEXT_INDEXES if _broken_index(view._db, table)]
         with self._transaction() as db:
-            faults = {name: len(_all(db, sql)) for name, sql in CHECKS.items()}
-            if _has_vectors(db):
-                faults |= {name: len(_all(db, sql)) for name, sql in VECTOR_CHECKS.items()}
-            faults |= {f"index of {table}": _broken_index(db, table) for table in TEXT_INDEXES}
-            faults["pages"] = sum(row[0] != "ok" for row in _all(db, "PRAGMA integrity_check"))
-            faults["references"] = len(_all(db, "PRAGMA foreign_key_check"))
-            return faults
+            for table in broken:
+                db.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+            removed = 0
+            for _, table, key in _EACH_INDEX:
+                wrong = _all(db, CHECKS[f"wrongly in {table}"])
+                db.executemany(f"DELETE FROM {table} WHERE {key} = ?", wrong)
+                removed += len(wrong)
+            return removed
+
+    def remove_orphans(self) -> int:
+        """Remove what belongs to a chunk, a relation or an entity that never was; how many rows."""
+        with self._transaction() as db:
+            return sum(len(_all(db, sql)) for sql in REMOVE_ORPHANS)
 
     def checkpoint(self, seconds: float = 0.05) -> bool:
         """Bring the write-ahead log into the file and empty it; False while somebody uses it.
@@ -2568,12 +2618,161 @@ CHECKS = {
 
 
 def _broken_index(db: apsw.Connection, table: str) -> int:
-    """FTS5's own check of one of its tables: 1 where it fails."""
+    """FTS5's own check of one of its tables, which only reads: 1 where it fails."""
+    return int(_problems(db, f"integrity_check({table})") != [])
+
+
+def _problems(db: apsw.Connection, pragma: str) -> list[str]:
+    """What one of SQLite's own checks finds, as of one moment."""
     try:
-        db.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
-    except apsw.Error:
+        with _reading(db):
+            for table in TEXT_INDEXES:
+                # Its check alone would go by what this connection knew of it before others wrote.
+                _one(db, f"SELECT rowid FROM {table}")
+            return [row[0] for row in _all(db, f"PRAGMA {pragma}") if row[0] != "ok"]
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        return [str(error)]
+
+
+def _faults(db: apsw.Connection, pages: str) -> Iterator[tuple[str, int]]:
+    """Each fault with its number of rows, the quickest to find first."""
+    checks = CHECKS | VECTOR_CHECKS if _has_vectors(db) else CHECKS
+    for name, sql in checks.items():
+        yield name, _count(db, sql)
+    indexes = {table: _problems(db, f"{pages}({table})") for table in TEXT_INDEXES}
+    for table, problems in indexes.items():
+        yield f"index of {table}", int(problems != [])
+    # SQLite reports a broken text index here as well.
+    yield "pages", len(set(_problems(db, pages)).difference(*indexes.values()))
+    yield "references", _count(db, "PRAGMA foreign_key_check")
+
+
+def _count(db: apsw.Connection, sql: str) -> int:
+    try:
+        return len(_all(db, sql))
+    except apsw.CorruptError:
         return 1
-    return 0
+
+
+# --- Mending ---------------------------------------------------------------------------
+
+CHECK_STEPS = 10_000  # of SQLite's machine, after which a check looks at the clock: some 0.1 ms
+REINDEXED_AT_ONCE = 100  # chunks of one transaction, while which other writers wait
+
+LACKING = (*(CHECKS[f"not in {index[1]}"] for index in _EACH_INDEX), CHECKS["halved postings"])
+
+AGAIN = """
+    SELECT valid_until IS NULL, source, session_id, coalesce(
+        (SELECT chunk_seq FROM postings WHERE chunk_seq = c.seq),
+        (SELECT max(seq) FROM chunks o WHERE o.superseded_by = c.id)
+    )
+    FROM chunks c WHERE seq = ?
+"""
+
+_OF_NO = "DELETE FROM {0} WHERE {1} NOT IN (SELECT {3} FROM {2}) RETURNING 1"
+REMOVE_ORPHANS = [
+    _OF_NO.format(*each)
+    for each in (
+        ("tags", "chunk_seq", "chunks", "seq"),
+        ("mentions", "chunk_seq", "chunks", "seq"),
+        ("mentions", "entity_id", "entities", "id"),
+        ("aliases", "entity_id", "entities", "id"),
+        ("evidence", "chunk_seq", "chunks", "seq"),
+        ("evidence", "relation_id", "relations", "id"),
+        ("windows", "chunk_seq", "chunks", "seq"),
+    )
+]
+
+
+def _index_again(writer: _Writer, seq: int) -> None:
+    """Write what a chunk is found by; it keeps its place, or takes that of the version before."""
+    db = writer._db
+    for live, source, session_id, before in _all(db, AGAIN, (seq,)):
+        text, metadata = writer._searchable(seq)
+        indexed = Indexed(text)
+        writer._put_postings(seq, indexed, indexed.weights(metadata, source, session_id), before)
+        if live:
+            writer._pieces[seq] = indexed.pieces(metadata)
+        else:
+            db.execute("DELETE FROM closed_trigrams WHERE rowid = ?", (seq,))
+            pieces = indexed.pieces(metadata)
+            db.execute(PUT_PIECES.format("closed_trigrams"), (seq, pieces))
+
+
+# --- Looking without a trace -----------------------------------------------------------
+
+KINDS = """
+    SELECT kind, count(*) FROM entities WHERE valid_until IS NULL
+    GROUP BY kind COLLATE NOCASE ORDER BY 2 DESC, kind
+"""
+
+
+class Inspector(SqliteStore):
+    """A file as it is, be it of an older schema or damaged; for the health check and the doctor.
+
+    Opening it makes and migrates nothing, and reading brings no log into the file. Only what is
+    opened for `mending` may be written to.
+    """
+
+    def __init__(self, path: Path, *, mending: bool = False, busy_seconds: float = 5.0) -> None:
+        self._mending = mending
+        super().__init__(path, busy_seconds=busy_seconds)
+
+    def _open(self) -> apsw.Connection:
+        self._writable = examine(self.path)
+        # Else the last one out would bring in a log that somebody has left.
+        self.read_only = not self._writable or (not self._mending and self.sizes()["wal_bytes"] > 0)
+        self._identity = identity(self.path)
+        db = self._connect(reader=not self._mending)
+        try:
+            self._recognise(db)
+        except BaseException:
+            self.close()
+            raise
+        return db
+
+    def _read_only_connection(self) -> apsw.Connection:
+        if not self._writable:
+            return super()._read_only_connection()
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        return apsw.Connection(self.path.as_uri() + "?mode=ro", flags)
+
+    def _recognise(self, db: apsw.Connection) -> None:
+        self.version = int(db.pragma("user_version"))
+        if db.pragma("application_id") != APPLICATION_ID:
+            raise StoreError("store.foreign", path=self.path)
+        if self.version > SCHEMA_VERSION:
+            super()._recognise(db)
+
+    def kinds(self) -> list[tuple[str, int]]:
+        """The kinds of live entities, most frequent first, and how many there are of each."""
+        with self.view() as view:
+            return _all(view._db, KINDS)
+
+    def waiting_since(self) -> str | None:
+        """When the chunk was written that has waited longest for its vectors."""
+        sql = PENDING.replace("count(*)", "min(id)")
+        with self.view() as view:
+            chunk_id = _one(view._db, sql) or ""
+        return written_at(chunk_id) if is_chunk_id(chunk_id) else None
+
+    def first_written(self) -> str | None:
+        """When the first memory was written."""
+        with self.view() as view:
+            first: str | None = _one(view._db, "SELECT created_at FROM chunks ORDER BY seq LIMIT 1")
+            return first
+
+
+def written_at(chunk_id: str) -> str:
+    """The time that a chunk's id begins with, as it is stored.
+
+    >>> written_at("chunk_20260701T020304567Z_0123456789ab")
+    '2026-07-01T02:03:04.567Z'
+    """
+    digits = chunk_id.split("_")[1]
+    return (
+        f"{digits[:4]}-{digits[4:6]}-{digits[6:11]}:{digits[11:13]}:{digits[13:15]}.{digits[15:]}"
+    )
 
 
 # --- Counting --------------------------------------------------------------------------
