@@ -500,9 +500,112 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "Embedding model {model} is ready ({dim} dimensions).",
         "zh": "嵌入模型 {model} 已就绪（{dim} 维）。",
     },
+    "init.model_later": {
+        "en": "The embedding model was left alone; the server prepares it when it starts.",
+        "zh": "未处理嵌入模型；服务器启动时会准备它。",
+    },
     "init.no_model": {
         "en": "No embedding model: {reason}. Words, names and links still answer.",
         "zh": "没有嵌入模型：{reason}。文字、名称与关系仍可作答。",
+    },
+    "init.no_model_help": {
+        "en": "make the file only; no model is loaded or downloaded",
+        "zh": "只创建文件；不加载也不下载模型",
+    },
+    "init.if_missing_help": {
+        "en": "do nothing where the file exists",
+        "zh": "文件已存在时不作任何事",
+    },
+    # --- installation and sync ---
+    "sync.copy": {"en": "copy {file}", "zh": "复制 {file}"},
+    "sync.remove": {"en": "remove {file}", "zh": "移除 {file}"},
+    "sync.brought": {
+        "en": "Live folder {root}: {count} files changed.",
+        "zh": "运行目录 {root}：更改了 {count} 个文件。",
+    },
+    "sync.same": {
+        "en": "The live folder {root} is this checkout: nothing to copy.",
+        "zh": "运行目录 {root} 就是此检出目录：无需复制。",
+    },
+    "sync.skipped": {
+        "en": "Not brought to the live folder: [skip-sync].",
+        "zh": "未同步到运行目录：[skip-sync]。",
+    },
+    "sync.failed": {
+        "en": "The live folder was left as it was: {file}: {reason}.",
+        "zh": "运行目录保持原样：{file}：{reason}。",
+    },
+    "sync.torn": {
+        "en": "{file}: {reason}. These could not be put back; the newest of .sync-backups has "
+        "them: {lost}.",
+        "zh": "{file}：{reason}。以下文件未能恢复，其旧版本在最新的 .sync-backups 中：{lost}。",
+    },
+    "sync.outside": {
+        "en": "The live folder was left as it was: a link makes {file} lead out of {root}.",
+        "zh": "运行目录保持原样：有链接使 {file} 指向 {root} 之外。",
+    },
+    "sync.git": {"en": "git failed: {reason}.", "zh": "git 出错：{reason}。"},
+    "sync.requirements": {
+        "en": "requirements.txt changed: run scripts/install.sh to install what it lists.",
+        "zh": "requirements.txt 已更改：请运行 scripts/install.sh 安装其中的依赖。",
+    },
+    "sync.restart": {
+        "en": "The running server still has the old code. Restart it: {command}",
+        "zh": "运行中的服务器仍在使用旧代码。请重启：{command}",
+    },
+    "sync.by_hand": {
+        "en": "stop mcp_server.py and start it again",
+        "zh": "停止 mcp_server.py，再重新启动",
+    },
+    "sync.unchecked": {
+        "en": "Not checked: {file} is missing; scripts/install.sh makes it.",
+        "zh": "未作检查：缺少 {file}；scripts/install.sh 会创建它。",
+    },
+    "sync.check_failed": {
+        "en": "The check could not be run: {reason}",
+        "zh": "无法运行检查：{reason}",
+    },
+    "sync.all": {
+        "en": "bring the whole working tree to this folder",
+        "zh": "把整个工作目录的代码同步到此目录",
+    },
+    "sync.remove_help": {
+        "en": "remove the code from this folder; data stays",
+        "zh": "从此目录移除代码；数据保留",
+    },
+    "sync.hook": {
+        "en": "bring what was committed, as the git hook of this name",
+        "zh": "作为此名称的 git 钩子，同步已提交的内容",
+    },
+    "sync.dry_run": {
+        "en": "say what would be done, and do nothing",
+        "zh": "只说明将要做什么，不作任何改动",
+    },
+    "sync.arguments": {"en": "what git gives its hook", "zh": "git 传给钩子的参数"},
+    "service.write": {"en": "write {file}", "zh": "写入 {file}"},
+    "service.control": {
+        "en": "{name} has a character that no service file can hold, such as a line break.",
+        "zh": "{name} 含有服务文件无法保存的字符，例如换行符。",
+    },
+    "service.launchd": {
+        "en": "write launchd's files to this folder",
+        "zh": "把 launchd 的文件写入此目录",
+    },
+    "service.systemd": {
+        "en": "write systemd's files to this folder",
+        "zh": "把 systemd 的文件写入此目录",
+    },
+    "service.await": {
+        "en": "only wait, for so many seconds at most, until the server answers",
+        "zh": "只等待服务器应答，最多等待这么多秒",
+    },
+    "service.live": {
+        "en": "the folder with the code that the server runs from",
+        "zh": "服务器运行所用代码的目录",
+    },
+    "service.home": {
+        "en": "the folder of memory.db and config.toml (default: ~/.hermes/memory)",
+        "zh": "memory.db 与 config.toml 所在的目录（默认：~/.hermes/memory）",
     },
     "repair.orphans": {
         "en": "{count} vectors belong to no memory.",

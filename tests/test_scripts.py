@@ -7,6 +7,8 @@ import pytest
 import init_db
 import repair_vectors
 from config import Config
+from conftest import Open
+from hash_embedder import HashEmbedder
 from memory import Memory
 
 
@@ -33,6 +35,31 @@ def test_init_db_without_a_model_says_what_still_works(
     monkeypatch.setenv("MNELO_MEMORY_EMBEDDER_MODEL", "none")
     assert init_db.main(["--db", str(tmp_path / "m.db")]) == 0
     assert "No embedding model" in capsys.readouterr().out
+
+
+def test_init_db_may_leave_the_model_to_the_servers_first_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], open_memory: Open
+) -> None:
+    """A file that is made so is open to any model, though the settings ask for one."""
+    path = tmp_path / "m.db"
+    assert init_db.main(["--db", str(path), "--no-model"]) == 0
+    assert "left alone" in capsys.readouterr().out
+    memory = open_memory(model=HashEmbedder(), path=path)
+    assert memory.stats()["embedder"]["state"] == "ready"
+    assert memory.remember("the red boat")["embedding"] == "stored"
+
+
+def test_init_db_may_be_asked_for_a_missing_file_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.db"
+    command = ["--db", str(path), "--no-model", "--if-missing"]
+    assert init_db.main(command) == 0
+    before = path.stat()
+    capsys.readouterr()
+    assert init_db.main(command) == 0
+    assert capsys.readouterr().out == ""
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
 
 
 def test_a_script_speaks_the_readers_language(
