@@ -210,6 +210,12 @@ class Config:
     backup_every_hours: float = _setting("backup.every_hours", 0.0, *_number(0, 8760))
     backup_keep: int = _setting("backup.keep", 7, *_whole(1, 10_000))
     backup_compress: bool = _setting("backup.compress", False, _flag, "true or false")
+    guard_mode: str = _setting(
+        "guard.mode",
+        "warn",
+        _choice("warn", "redact", "refuse", "off"),
+        "warn, redact, refuse or off",
+    )
 
     @classmethod
     def load(cls, env: Mapping[str, str] = os.environ, **overrides: Any) -> "Config":

@@ -63,6 +63,29 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "The {lane} lane failed and gave nothing; see the log.",
         "zh": "{lane} 通道出错，未给出结果；详见日志。",
     },
+    # --- secrets ---
+    "guard.stored": {
+        "en": "Stored as given, though it seems to hold {kinds}: whoever reads the file can read it"
+        " ([guard] mode).",
+        "zh": "已按原文存储，但其中似乎含有{kinds}：能读取该文件的人都能看到（[guard] mode）。",
+    },
+    "guard.redacted": {
+        "en": "Stored without what seems to be {kinds}: [redacted: ...] stands in its place.",
+        "zh": "存储时已去除疑似{kinds}的内容，原处写为 [redacted: ...]。",
+    },
+    "guard.refused": {
+        "en": "{name} seems to hold {kinds}; nothing was stored. Leave it out and say it again"
+        " ([guard] mode is refuse).",
+        "zh": "{name} 似乎含有{kinds}；未存储任何内容。请去掉后重试（[guard] mode 为 refuse）。",
+    },
+    "guard.kind_private_key": {"en": "a private key", "zh": "私钥"},
+    "guard.kind_api_key": {"en": "an API key", "zh": " API 密钥"},
+    "guard.kind_token": {"en": "an access token", "zh": "访问令牌"},
+    "guard.kind_password": {"en": "a password", "zh": "密码"},
+    "guard.kind_identity": {"en": "a Chinese identity number", "zh": "身份证号码"},
+    "guard.kind_card": {"en": "a payment card number", "zh": "银行卡号"},
+    "guard.kind_phone": {"en": "a phone number", "zh": "电话号码"},
+    "guard.and": {"en": " and ", "zh": "和"},
     # --- the file ---
     "store.folder": {
         "en": "{path} is a folder; the memory needs a file.",

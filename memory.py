@@ -36,6 +36,7 @@ from embedder import Embedder, ModelLoader
 from errors import InvalidInput, MneloError, ModelError, NotFound
 from fusion import best_rows
 from graph import Walk, neighbourhood
+from guard import Guard
 from index import NOBODY, Index
 from keeper import Keeper
 from lanes import (
@@ -128,6 +129,7 @@ class Memory:
         self._contract = validation.contract(self.config)
         self._zone = timestamps.zone(self.config.timezone)
         self._fusion = _fusion(self.config)
+        self._guard = Guard(self.config.guard_mode)
         self._placeholders = {words.name_key(each) for each in self.config.recall_placeholders}
         self.path = Path(path or self.config.database_path).expanduser().absolute()
         self._store = SqliteStore(
@@ -207,7 +209,7 @@ class Memory:
 
     def remember_many(self, items: Sequence[Mapping[str, Any]]) -> list[Remembered]:
         """Store many memories, each a mapping of remember's arguments, all of them or none."""
-        return self._remember(self._contract.read_many("memory_remember", items))
+        return self._remember(self._contract.read_many("memory_remember", items), "items")
 
     def relate(
         self,
@@ -232,9 +234,10 @@ class Memory:
             "evidence_chunk_id": evidence_chunk_id,
             "properties": properties,
         }
-        read = _relation(self._contract.read("memory_relate", given), "valid_until")
+        safe = self._guard.check(self._contract.read("memory_relate", given))
+        read = _relation(safe.arguments, "valid_until")
         relation_id, status = self._store.put_relation(read, CLIENT.get())
-        return {"relation_id": relation_id, "status": status}
+        return {"relation_id": relation_id, "status": status, **self._guard.told(safe.kinds)}
 
     def forget(
         self,
@@ -252,6 +255,8 @@ class Memory:
             "cascade": cascade,
         }
         read = self._contract.read("memory_forget", given)
+        # Of the arguments only the reason is stored.
+        read |= self._guard.check({"reason": read["reason"]}).arguments
         target, client = read["target_id"], CLIENT.get()
         edges = 0
         if read["target_kind"] == "relation":
@@ -281,7 +286,8 @@ class Memory:
             "new_importance": new_importance,
             "new_properties": new_properties,
         }
-        read = self._contract.read("memory_update", given)
+        safe = self._guard.check(self._contract.read("memory_update", given))
+        read = safe.arguments
         content, importance = read["new_content"], read["new_importance"]
         if content is None and importance is None and not read["new_properties"]:
             raise InvalidInput("update.nothing")
@@ -293,6 +299,7 @@ class Memory:
             "new_chunk_id": new,
             "supersedes": old,
             "status": "unchanged" if new == old else "updated",
+            **self._guard.told(safe.kinds),
         }
 
     # -- reading --
@@ -332,7 +339,8 @@ class Memory:
         if len(shown) < len(found):
             notices.append(message("notice.budget", left=len(found) - len(shown)))
         if not self._store.read_only:
-            self._log.add(_log_entry(read, found, asked, time.perf_counter() - started))
+            logged = {**read, "query": self._guard.unlogged(read["query"])}
+            self._log.add(_log_entry(logged, found, asked, time.perf_counter() - started))
         return {"hits": shown, "notice": " ".join(notices)} if notices else {"hits": shown}
 
     def graph_query(
@@ -484,8 +492,12 @@ class Memory:
 
     # -- inside: remembering --
 
-    def _remember(self, items: Sequence[dict[str, Any]]) -> list[Remembered]:
+    def _remember(self, items: Sequence[dict[str, Any]], name: str = "") -> list[Remembered]:
+        """Store checked items; `name` is what the list is called in an error."""
         now = timestamps.now()
+        places = [f"{name}[{at}]" if name else "" for at in range(len(items))]
+        safe = list(map(self._guard.check, items, places))
+        items = [each.arguments for each in safe]
         vectors = self._vectors(
             [(item["content"], item["source"], item["timestamp"] or now) for item in items]
         )
@@ -506,7 +518,8 @@ class Memory:
         if len(items) == 1 and vectors[0] is not None:
             similar = self._similar(stored[0].seq, vectors[0])
             results[0].update({"similar": similar} if similar else {})
-        return results
+        told = [self._guard.told(each.kinds) for each in safe]
+        return [{**result, **said} for result, said in zip(results, told, strict=True)]
 
     def _vectors(self, texts: Sequence[tuple[str, str, str]]) -> list[Vectors | None]:
         """The vectors of texts, each with its source and time; None for one that is to wait.

@@ -14,7 +14,15 @@ class Similar(TypedDict):
     similarity: float
 
 
-class Remembered(TypedDict):
+class Guarded(TypedDict, total=False):
+    """What is said where something to be stored looked like a secret."""
+
+    secrets: list[str]
+    """Their kinds, see guard.KINDS."""
+    notice: str
+
+
+class Remembered(Guarded):
     chunk_id: str
     status: Literal["stored", "exists"]
     entities: list[str]
@@ -56,7 +64,7 @@ class Recalled(TypedDict):
     notice: NotRequired[str]
 
 
-class Related(TypedDict):
+class Related(Guarded):
     relation_id: int
     status: str
     """"stored", "stored, already over", "updated" or "exists"."""
@@ -67,7 +75,7 @@ class Forgotten(TypedDict):
     edges_invalidated: int
 
 
-class Updated(TypedDict):
+class Updated(Guarded):
     new_chunk_id: str
     supersedes: str
     status: Literal["updated", "unchanged"]

@@ -75,6 +75,9 @@ def _returns(**keys: Schema) -> Schema:
     return {"type": "object", "properties": keys}
 
 
+GUARDED: dict[str, Schema] = {"secrets": {"type": "array"}, "notice": TEXT}
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """One tool: how it is described, and Memory's method of the same job."""
@@ -113,7 +116,14 @@ TOOLS = (
         "remember",
         "Remember",
         "Store one durable fact; an identical one is folded, similar ones are listed.",
-        _returns(chunk_id=TEXT, status=TEXT, entities=TEXTS, embedding=TEXT, similar=OBJECTS),
+        _returns(
+            chunk_id=TEXT,
+            status=TEXT,
+            entities=TEXTS,
+            embedding=TEXT,
+            similar=OBJECTS,
+            **GUARDED,
+        ),
     ),
     Shown(
         "recall",
@@ -126,7 +136,7 @@ TOOLS = (
         "relate",
         "Relate",
         "Say how two entities are related, and since when.",
-        _returns(relation_id=COUNT, status=TEXT),
+        _returns(relation_id=COUNT, status=TEXT, **GUARDED),
     ),
     Shown(
         "forget",
@@ -139,7 +149,7 @@ TOOLS = (
         "update",
         "Update",
         "Replace a memory by a newer version; its history stays.",
-        _returns(new_chunk_id=TEXT, supersedes=TEXT, status=TEXT),
+        _returns(new_chunk_id=TEXT, supersedes=TEXT, status=TEXT, **GUARDED),
     ),
     Shown(
         "graph_query",

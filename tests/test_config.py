@@ -144,6 +144,7 @@ GOOD: dict[str, tuple[str, Any]] = {
     "backup.every_hours": ("0.5", 0.5),
     "backup.keep": ("1", 1),
     "backup.compress": ("true", True),
+    "guard.mode": ('"Redact"', "redact"),
 }
 """A value of each setting that is not its default, as TOML, and what it is then."""
 
@@ -285,6 +286,7 @@ WRONG: dict[str, list[str]] = {
     "backup.every_hours": ["nan", "inf", "-1", "8761", '"daily"', "true"],
     "backup.keep": [*COUNTS, "0", "10001"],
     "backup.compress": FLAGS,
+    "guard.mode": ['"block"', '""', "true", "1", "[]"],
 }
 
 
