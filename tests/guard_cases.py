@@ -381,7 +381,7 @@ INNOCENT = [
     "keyboard layout: us-intl-2024",
     "compass: 270 degrees; bypass: open",
     "pass: 1184, fail: 3, skipped: 27",
-    "pwd: /home/ann/depot",
+    "pwd: /home/me/depot",
     "PWD=/srv/depot",
     "test_password_is_refused_2024 failed",
     "password_hash: argon2id",

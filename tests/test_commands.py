@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,7 +69,7 @@ def run(home: Path, command: str, **env: str) -> "subprocess.CompletedProcess[st
     path = {"PATH": f"{home / 'bin'}:{os.environ['PATH']}", "ROOT": str(ROOT), **env}
     within = re.sub(r"(?<=[ =])(scripts/)", r'"$ROOT"/\1', f" {command}")
     return subprocess.run(
-        ["bash", "-c", within],
+        [str(shutil.which("bash")), "-c", within],
         env=environment(home, path),
         cwd=home,
         capture_output=True,

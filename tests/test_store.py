@@ -22,6 +22,7 @@ from errors import NotFound, StoreBusy, StoreError
 from hash_embedder import HashEmbedder
 from memory import Memory
 from rows import NewChunk, NewRelation, Scope, new_chunk_id
+from serving import processes
 from store import SqliteStore
 
 
@@ -133,8 +134,8 @@ def _open_and_write(path: Path, start: float, number: int) -> None:
 
 def test_several_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    context = multiprocessing.get_context("spawn")
-    start = time.time() + 2
+    context = processes()
+    start = time.time() + 0.5
     workers = [
         context.Process(target=_open_and_write, args=(path, start, number)) for number in range(6)
     ]
