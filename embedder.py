@@ -15,15 +15,16 @@ import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 import numpy as np
+from typing_extensions import TypeVar
 
 import words
 from config import Config
 from errors import MneloError, ModelError
 from mnelo_locale import message
-from rows import Noise, Vectors
+from rows import Model, Noise, Vectors
 
 log = logging.getLogger("mnelo")
 
@@ -61,6 +62,14 @@ class Embedder(Protocol):
 
     def query(self, text: str) -> Vectors:
         """The unit vector of a text that searches: float32, (dim,)."""
+
+
+class OfFile:
+    """A loaded model that makes a file's vectors, together with what the file knows of it."""
+
+    def __init__(self, model: Embedder, known: Model) -> None:
+        self.name, self.dim, self.known = model.name, model.dim, known
+        self.fits, self.passages, self.query = model.fits, model.passages, model.query
 
 
 # --- Models ----------------------------------------------------------------------------
@@ -279,7 +288,7 @@ def load(config: Config, recorded: str | None, env: Mapping[str, str] = os.envir
     wanted = _full_name(config.embedder_model)
     if wanted == "none":
         raise ModelError("model.none")
-    if recorded and wanted not in ("auto", recorded) and (wanted != "offline"):
+    if recorded and wanted not in ("auto", "offline", recorded):
         raise ModelError("model.differs", configured=wanted, recorded=recorded)
     if recorded:
         return _load(recorded, config, env)
@@ -287,6 +296,13 @@ def load(config: Config, recorded: str | None, env: Mapping[str, str] = os.envir
         return _load(wanted, config, env)
     choices = (OFFLINE_E5, OFFLINE_USE) if wanted == "offline" else ()
     return _first(choices or (DEFAULT_MODEL, OFFLINE_E5, OFFLINE_USE), config, env)
+
+
+def suits(config: Config, model: Embedder) -> bool:
+    """Whether a file with this model has its vectors used under these settings."""
+    wanted = _full_name(config.embedder_model)
+    right_size = config.embedder_dim in (0, model.dim)
+    return wanted in ("auto", "offline", model.name) and right_size
 
 
 def _first(names: Sequence[str], config: Config, env: Mapping[str, str]) -> Embedder:
@@ -423,20 +439,27 @@ def noise(model: Embedder) -> Noise:
     return tuple((float(each.mean()), max(float(each.std()), 1e-3)) for each in pairs)
 
 
+def measured(model: Embedder) -> Model:
+    """What a file records of a model when it takes it."""
+    return Model(model.name, model.dim, unrelated_cosine(model), noise(model))
+
+
 # --- Loading in the background ---------------------------------------------------------
 
+Loaded = TypeVar("Loaded", bound=Embedder, default=Embedder, covariant=True)
 
-class ModelLoader:
+
+class ModelLoader(Generic[Loaded]):
     """Loads a model in a thread of its own; whoever needs it waits as long as they like."""
 
-    def __init__(self, load_model: Callable[[], Embedder]) -> None:
+    def __init__(self, load_model: Callable[[], Loaded]) -> None:
         self._load_model = load_model
         self._done = threading.Event()
         self._start_lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._model: Embedder | None = None
+        self._model: Loaded | None = None
         self._error = ""
-        self._queries: OrderedDict[str, Vectors] = OrderedDict()
+        self._queries: OrderedDict[tuple[Embedder, str], Vectors] = OrderedDict()
         self._query_lock = threading.Lock()
 
     def start(self) -> None:
@@ -457,7 +480,7 @@ class ModelLoader:
         finally:
             self._done.set()
 
-    def wait(self, seconds: float | None) -> Embedder | None:
+    def wait(self, seconds: float | None) -> Loaded | None:
         """The model, if it is there within that time; None waits until that is known."""
         self.start()
         self._done.wait(seconds)
@@ -479,13 +502,14 @@ class ModelLoader:
 
     def query_vector(self, model: Embedder, text: str) -> Vectors:
         """The vector of a query; the last 1,024 are kept, since embedding is the slow part."""
+        key = (model, text)  # whoever asks may still have the model of the loader before
         with self._query_lock:
-            if text in self._queries:
-                self._queries.move_to_end(text)
-                return self._queries[text]
+            if key in self._queries:
+                self._queries.move_to_end(key)
+                return self._queries[key]
         vector = model.query(text)
         with self._query_lock:
-            self._queries[text] = vector
+            self._queries[key] = vector
             while len(self._queries) > QUERY_CACHE:
                 self._queries.popitem(last=False)
         return vector

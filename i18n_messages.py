@@ -654,6 +654,64 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "{count} memories got their vectors.",
         "zh": "已为 {count} 条记忆生成向量。",
     },
+    "reembed.missing": {
+        "en": "There is no database {path}; nothing was made.",
+        "zh": "没有数据库 {path}；未创建任何内容。",
+    },
+    "reembed.no_model": {
+        "en": "No vectors were made, nothing was changed: {reason}. --model names another model.",
+        "zh": "未生成向量，也未作任何改动：{reason}。可用 --model 指定其他模型。",
+    },
+    "reembed.already": {
+        "en": "{path} has vectors of {model} ({dim} dimensions) already.",
+        "zh": "{path} 中的向量已经来自 {model}（{dim} 维）。",
+    },
+    "reembed.plan": {
+        "en": "{left} texts, closed versions too, get vectors of {model} ({dim}) instead of {old}:"
+        " about {minutes:.1f} min and {needed:.0f} MiB of the disk ({free:.0f} are free).",
+        "zh": "{left} 段文字（含已关闭的版本）将改用 {model}（{dim}）的向量，原为 {old}："
+        "约需 {minutes:.1f} 分钟和 {needed:.0f} MiB 磁盘空间（剩余 {free:.0f}）。",
+    },
+    "reembed.begun": {
+        "en": "Going on: {left} of {texts} texts still need vectors of {model} ({dim}) instead of"
+        " {old}: about {minutes:.1f} min and {needed:.0f} MiB of the disk ({free:.0f} are free).",
+        "zh": "继续：{texts} 段文字中还有 {left} 段需要 {model}（{dim}）的向量，原为 {old}："
+        "约需 {minutes:.1f} 分钟和 {needed:.0f} MiB 磁盘空间（剩余 {free:.0f}）。",
+    },
+    "reembed.dry_run": {"en": "Nothing was changed.", "zh": "未作任何改动。"},
+    "reembed.space": {
+        "en": "The disk of {path} has {free:.0f} MiB free, and about {needed:.0f} are needed;"
+        " nothing was changed.",
+        "zh": "{path} 所在磁盘剩余 {free:.0f} MiB，约需 {needed:.0f} MiB；未作任何改动。",
+    },
+    "reembed.busy": {
+        "en": "Another reembed.py is at work on {path}; this one did nothing.",
+        "zh": "另一个 reembed.py 正在处理 {path}；本次未作任何操作。",
+    },
+    "reembed.failing": {
+        "en": "{model} failed over {count} texts, more than half of all; the old vectors stay in"
+        " use. Name another model.",
+        "zh": "{model} 处理 {count} 段文字时出错，超过半数；旧向量继续使用。请指定其他模型。",
+    },
+    "reembed.stopped": {
+        "en": "Stopped; nothing is lost. Run it again to go on from here.",
+        "zh": "已停止；没有丢失任何内容。再次运行即可从此处继续。",
+    },
+    "reembed.done": {
+        "en": "The vectors of all {count} texts are those of {model} ({dim} dimensions) now.",
+        "zh": "全部 {count} 段文字的向量现在都来自 {model}（{dim} 维）。",
+    },
+    "reembed.set": {
+        "en": "The settings ask for another model: in config.toml, [embedder], set "
+        'model = "{model}" or "auto", and dim = 0 or {dim}, then restart the server. Until then '
+        "vectors are off.",
+        "zh": '设置中要求的是其他模型：请在 config.toml 的 [embedder] 中设 model = "{model}" 或'
+        ' "auto"，dim = 0 或 {dim}，然后重启服务器。在此之前向量处于关闭状态。',
+    },
+    "reembed.followed": {
+        "en": "{path} has vectors of another model now; it is being loaded.",
+        "zh": "{path} 中的向量现在来自另一个模型；正在加载该模型。",
+    },
     "resolve.candidate": {
         "en": "{keep} <- {duplicate}  ({score:.2f}, {reason})",
         "zh": "{keep} <- {duplicate}（{score:.2f}，{reason}）",
@@ -931,8 +989,8 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "模型可用后服务器会自动生成",
     },
     "doctor.fix_differs": {
-        "en": "set [embedder] model to {model} or auto",
-        "zh": "请将 [embedder] model 设为 {model} 或 auto",
+        "en": "set [embedder] model to {model} or auto, or change the file: scripts/reembed.py",
+        "zh": "请将 [embedder] model 设为 {model} 或 auto，或用 scripts/reembed.py 更改文件",
     },
     "doctor.fix_off": {
         "en": "put right what it says, then restart the server",

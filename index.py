@@ -137,6 +137,8 @@ class Index:
         self.names, self.sessions = Names(), Names()
         self.count = self.rev = self.changes = 0
         """Grows with each change: what was computed of all rows holds while it stays."""
+        self.model = ""
+        """The mark of the model that made the vectors; only its own are compared with them."""
         self._dead = 0
         self._orders: dict[int, list[tuple[int, int, int]]] = {}
         self._fields = _fields(0)

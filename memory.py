@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone, tzinfo
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +33,7 @@ import words
 from answers import Fusion
 from certainty import is_known
 from config import VERSION, Config
-from embedder import Embedder, ModelLoader
+from embedder import Embedder, ModelLoader, OfFile
 from errors import InvalidInput, MneloError, ModelError, NotFound
 from fusion import best_rows
 from graph import Walk, neighbourhood
@@ -72,7 +73,6 @@ from rows import (
     NewChunk,
     NewEntity,
     NewRelation,
-    Noise,
     Scope,
     Vectors,
     is_chunk_id,
@@ -142,11 +142,10 @@ class Memory:
         )
         self._load_model = load_model or (lambda recorded: embedder.load(self.config, recorded))
         self._models = ModelLoader(self._model_for_file)
+        self._mark = ""  # of the file's model, when it was last loaded or could not be
         self._closing = threading.Event()
         self._work = threading.Event()
         self._fill_lock, self._start_lock = threading.Lock(), threading.Lock()
-        self._noise: Noise = ()
-        self._unrelated = 0.0
         self._log = RecallLog(self._store)
         self._keeper: Keeper | None = None
         self._pool = ThreadPoolExecutor(READER_SETS * len(ALONE), thread_name_prefix="mnelo-lane")
@@ -291,8 +290,8 @@ class Memory:
         content, importance = read["new_content"], read["new_importance"]
         if content is None and importance is None and not read["new_properties"]:
             raise InvalidInput("update.nothing")
-        vectors = None if content is None else self._vectors_of_next(read["old_id"], content)
-        change = Change(content, importance, read["new_properties"], vectors)
+        made = None if content is None else self._vectors_of_next(read["old_id"], content)
+        change = Change(content, importance, read["new_properties"], *(made or ()))
         new, old = self._store.replace_chunk(read["old_id"], change, read["reason"], CLIENT.get())
         self._work.set()
         return {
@@ -377,6 +376,7 @@ class Memory:
     def stats(self) -> dict[str, Any]:
         """Counts, sizes, the state of model and lanes, and how recalls went in the last 24 h."""
         self._log.flush()
+        self._follow()
         day_ago = timestamps.stamp(datetime.now(timezone.utc) - timedelta(days=1))
         with self._store.view() as view:
             counts, recalls = view.counts(), view.latencies(day_ago)
@@ -494,14 +494,15 @@ class Memory:
 
     def _remember(self, items: Sequence[dict[str, Any]], name: str = "") -> list[Remembered]:
         """Store checked items; `name` is what the list is called in an error."""
-        now = timestamps.now()
+        now, model = timestamps.now(), self._model(0)
         places = [f"{name}[{at}]" if name else "" for at in range(len(items))]
         safe = list(map(self._guard.check, items, places))
         items = [each.arguments for each in safe]
         vectors = self._vectors(
-            [(item["content"], item["source"], item["timestamp"] or now) for item in items]
+            model, [(item["content"], item["source"], item["timestamp"] or now) for item in items]
         )
-        chunks = [_chunk(item, each) for item, each in zip(items, vectors, strict=True)]
+        made_by = model.known.mark if model else ""
+        chunks = [_chunk(item, each, made_by) for item, each in zip(items, vectors, strict=True)]
         stored = self._store.put_chunks(chunks, CLIENT.get())
         if any(each.pending for each in stored):
             self._work.set()
@@ -515,48 +516,43 @@ class Memory:
             }
             for each in stored
         ]
-        if len(items) == 1 and vectors[0] is not None:
-            similar = self._similar(stored[0].seq, vectors[0])
+        if model and len(items) == 1 and vectors[0] is not None:
+            similar = self._similar(model.known, stored[0].seq, vectors[0])
             results[0].update({"similar": similar} if similar else {})
         told = [self._guard.told(each.kinds) for each in safe]
         return [{**result, **said} for result, said in zip(results, told, strict=True)]
 
-    def _vectors(self, texts: Sequence[tuple[str, str, str]]) -> list[Vectors | None]:
+    def _vectors(
+        self, model: OfFile | None, texts: Sequence[tuple[str, str, str]]
+    ) -> list[Vectors | None]:
         """The vectors of texts, each with its source and time; None for one that is to wait.
 
         It waits where it is too long to be waited for, and all do until the model is there.
         """
-        model = self._model(0)
         short = [text for text in texts if len(text[0]) <= INLINE_CHARACTERS]
         if model is None or not short:
             return [None] * len(texts)
-        made = iter(self._embed(model, [self._passage(*text) for text in short]))
+        made = iter(self._embed(model, [passage(*text, self._zone) for text in short]))
         return [next(made) if len(text[0]) <= INLINE_CHARACTERS else None for text in texts]
 
-    def _vectors_of_next(self, chunk_id: str, content: str) -> Vectors | None:
-        """The vectors of the text that is to replace a memory's."""
+    def _vectors_of_next(self, chunk_id: str, content: str) -> tuple[Vectors | None, str] | None:
+        """The vectors of the text that is to replace a memory's, and their model's mark."""
+        if (model := self._model(0)) is None:
+            return None
         with self._store.view() as view:
             current = view.chunks([view.latest_version(chunk_id)], Scope())
         texts = [(content, row.source, row.timestamp) for row in current]
-        return self._vectors(texts)[0] if texts else None
-
-    def _passage(self, content: str, source: str, timestamp: str) -> str:
-        """What is embedded of a memory: when, who and what, though only the last is shown.
-
-        What the text says itself at its start is not said again.
-        """
-        day = timestamps.day(timestamp, self._zone)
-        when = "" if words.begins_with_time(content) else f"[{day}] "
-        who = "" if source == NOBODY or words.speaker(content) else f"{source}: "
-        return f"{when}{who}{content}"
+        return (self._vectors(model, texts)[0], model.known.mark) if texts else None
 
     def _embed(self, model: Embedder, passages: Sequence[str]) -> list[Vectors | None]:
         """A model that fails over a text keeps no memory from being stored: it waits instead."""
         return embedder.embed(model, passages, self._closing.is_set)
 
-    def _similar(self, seq: int, vectors: Vectors) -> list[Similar]:
+    def _similar(self, model: Model, seq: int, vectors: Vectors) -> list[Similar]:
         """Live memories that say nearly the same as one, on a scale that holds for every model."""
-        index, unrelated = self._store.written_index(), self._unrelated
+        index, unrelated = self._store.written_index(), model.unrelated
+        if index.model != model.mark:
+            return []
         least = unrelated + SIMILAR_FROM * (1 - unrelated)
         with index.lock:
             live = index.field("live")
@@ -574,7 +570,7 @@ class Memory:
 
     def _find(self, read: Mapping[str, Any], asked: str) -> tuple[list[Hit], list[str]]:
         uses_vectors = self._uses("vector", read["strategy"])
-        vector = self._query_vector(read["query"]) if uses_vectors else None
+        vector = self._query_vector(read["query"]) if uses_vectors else None  # and its model
         fusion = self._fusion if read["strategy"] == "rrf" else self._fusion.of_one_lane()
         with self._store.views() as views:
             view = views["graph"]
@@ -596,11 +592,15 @@ class Memory:
         return found, notices if found else [message("notice.nothing"), *notices]
 
     def _query(
-        self, view: View, read: Mapping[str, Any], asked: str, vector: Vectors | None
+        self,
+        view: View,
+        read: Mapping[str, Any],
+        asked: str,
+        vector: tuple[Vectors, Model] | None,
     ) -> Query:
         """What the lanes are given; `asked` is when it was."""
         at = read["asof"] or asked
-        return Query(
+        query = Query(
             view,
             read["query"],
             Scope(asof=read["asof"], **read["filters"]),
@@ -608,10 +608,14 @@ class Memory:
             depth=max(self.config.recall_lane_depth, 2 * read["top_k"]),
             hops=read["graph_hops"],
             fan_out=self.config.limits_fan_out,
-            vector=vector,
-            noise=self._noise,
+            vector=vector and vector[0],
+            noise=vector[1].noise if vector else (),
             spans=lambda index: self._spans(read["query"], at, index),
         )
+        if vector and query.index.model != vector[1].mark:  # the file has another one since
+            query.vector = None
+            self._follow()
+        return query
 
     def _spans(self, query: str, now: str, index: Index) -> list[dates.Span]:
         """The times that a query names, seen from a moment."""
@@ -636,8 +640,8 @@ class Memory:
         if failed and not rankings:
             raise next(iter(failed.values()))
         notices = [message("notice.lane_failed", lane=lane) for lane in failed]
-        if "vector" in wanted and (off := self._vectors_off()):
-            notices.insert(0, off)
+        if "vector" in wanted and query.vector is None:
+            notices.insert(0, self._vectors_off() or message("notice.loading"))
         if strategy != "rrf":
             rankings = {lane: each for lane, each in rankings.items() if lane == alone}
         return rankings, notices
@@ -664,8 +668,11 @@ class Memory:
         setting = self.config.recall_concurrent
         return setting == "on" or (setting == "auto" and index.size > MOST_IN_TURN)
 
-    def _query_vector(self, text: str) -> Vectors | None:
-        """The vector of a query; memories that wait for theirs get them first, as time allows."""
+    def _query_vector(self, text: str) -> tuple[Vectors, Model] | None:
+        """The vector of a query and the model that made it.
+
+        Memories that wait for their vectors get them first, as time allows.
+        """
         deadline = time.monotonic() + self.config.embedder_wait_seconds
         model = self._model(self.config.embedder_wait_seconds)
         if model is None:
@@ -673,7 +680,7 @@ class Memory:
         # More than these would not be done in time.
         if not self._store.read_only and 0 < self._pending_count() <= FILL_FIRST:
             self._fill(model, deadline, longest=INLINE_CHARACTERS)
-        return self._models.query_vector(model, text)
+        return self._models.query_vector(model, text), model.known
 
     def _vectors_off(self) -> str:
         """Why the vector lane did not answer; empty where it did."""
@@ -686,49 +693,62 @@ class Memory:
 
     # -- inside: the model and the memories that wait for it --
 
-    def _model(self, seconds: float | None) -> Embedder | None:
-        """The model if it is there within that time; the first call begins to load it."""
+    def _model(self, seconds: float | None) -> OfFile | None:
+        """The file's model if it is there within that time; the first call begins to load it."""
         with self._start_lock:
             if self._filler.ident is None:
                 self._filler.start()
+        self._follow()
         return self._models.wait(seconds)
 
-    def _model_for_file(self) -> Embedder:
+    def _follow(self) -> bool:
+        """Load anew where the file has another model since this one was loaded; whether it has."""
+        with self._start_lock:
+            if self._models.state not in ("ready", "off"):
+                return False
+            with self._store.view() as view:
+                if view.model_mark() == self._mark:
+                    return False
+            log.warning("%s", message("reembed.followed", path=self.path))
+            self._models = ModelLoader(self._model_for_file)
+            self._models.start()
+        self._work.set()
+        return True
+
+    def _model_for_file(self) -> OfFile:
         """Load the model that the file was made with, or make the file one of this model's."""
         with self._store.view() as view:
             known = view.model()
+        self._mark = known.mark if known else ""
         model = self._load_model(known.name if known else None)
         if known is None:
-            unrelated = embedder.unrelated_cosine(model)
-            measured = Model(model.name, model.dim, unrelated, embedder.noise(model))
-            known = self._store.adopt_model(measured)
+            known = self._store.adopt_model(embedder.measured(model))
+            self._mark = known.mark
         if (known.name, known.dim) != (model.name, model.dim):
             raise ModelError("model.differs", configured=model.name, recorded=known.name)
-        self._unrelated = known.unrelated
-        self._noise = known.noise or embedder.noise(model)
-        if not known.noise and not self._store.read_only:
-            self._store.put_noise(self._noise)
-        return model
+        if not known.noise:
+            known = replace(known, noise=embedder.noise(model))
+            if not self._store.read_only:
+                self._store.put_noise(known.noise)
+        return OfFile(model, known)
 
     def _fill_all(self) -> None:
         """In the background: give memories their vectors whenever some wait."""
-        model = None
-        if self._store.read_only:
-            return
-        while model is None and not self._closing.is_set() and not self._off():
-            model = self._models.wait(0.5)
-        while model is not None and not self._closing.is_set():
+        while not self._store.read_only and not self._closing.is_set():
+            filled = 0
             try:
-                filled = self._fill(model)
+                model = self._model(0.5)
+                filled = self._fill(model) if model else 0
+                idle = not filled and self._models.state != "loading" and not self._follow()
             except MneloError as error:
                 log.warning("memories still wait for vectors: %s", error)
-                filled = 0
-            if not filled:
+                idle = True
+            if idle:
                 self._work.wait()
                 self._work.clear()
 
     def _fill(
-        self, model: Embedder, deadline: float = math.inf, *, longest: int | None = None
+        self, model: OfFile, deadline: float = math.inf, *, longest: int | None = None
     ) -> int:
         """Embed up to 64 waiting memories before the deadline; how many got their vectors."""
         left = -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
@@ -743,10 +763,13 @@ class Memory:
                 if time.monotonic() > deadline:
                     break
                 rows = due[start : start + embedder.PORTION]
-                passages = [self._passage(row.content, row.source, row.timestamp) for row in rows]
+                passages = [
+                    passage(row.content, row.source, row.timestamp, self._zone) for row in rows
+                ]
                 made = zip(rows, self._embed(model, passages), strict=True)
                 filled += self._store.put_vectors(
-                    [(row.seq, vectors) for row, vectors in made if vectors is not None]
+                    [(row.seq, vectors) for row, vectors in made if vectors is not None],
+                    model.known.mark,
                 )
             return filled
         finally:
@@ -793,7 +816,17 @@ def _attempt(
         return error
 
 
-def _chunk(read: Mapping[str, Any], vectors: Vectors | None) -> NewChunk:
+def passage(content: str, source: str, timestamp: str, zone: tzinfo) -> str:
+    """What is embedded of a memory: when, who and what, though only the last is shown.
+
+    What the text says itself at its start is not said again.
+    """
+    when = "" if words.begins_with_time(content) else f"[{timestamps.day(timestamp, zone)}] "
+    who = "" if source == NOBODY or words.speaker(content) else f"{source}: "
+    return f"{when}{who}{content}"
+
+
+def _chunk(read: Mapping[str, Any], vectors: Vectors | None, made_by: str) -> NewChunk:
     return NewChunk(
         content=read["content"],
         source=read["source"],
@@ -807,6 +840,7 @@ def _chunk(read: Mapping[str, Any], vectors: Vectors | None) -> NewChunk:
             for at, relation in enumerate(read["relations"])
         ],
         vectors=vectors,
+        made_by=made_by,
     )
 
 

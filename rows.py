@@ -84,6 +84,8 @@ class NewChunk:
     entities: Sequence[NewEntity] = ()
     relations: Sequence[NewRelation] = ()
     vectors: Vectors | None = None
+    made_by: str = ""
+    """The mark of the model that made the vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ class Change:
     importance: float | None = None
     properties: dict[str, Any] = field(default_factory=dict)
     vectors: Vectors | None = None
+    made_by: str = ""
+    """As of NewChunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +256,8 @@ class Model:
     dim: int
     unrelated: float
     noise: Noise = ()
+    mark: str = ""
+    """Its name and when the file took it: vectors of two marks are never compared."""
 
 
 def in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:

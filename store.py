@@ -177,9 +177,10 @@ EVERY_END = {
     for end in _ENDS
 }
 RELATION = _LINKED + "WHERE r.id = ?"
-LATEST = """
+MARK = "SELECT value || ' ' || updated_at FROM meta WHERE key = 'embedding_model'"
+LATEST = f"""
     SELECT (SELECT coalesce(max(rev), 0) FROM postings), (SELECT coalesce(max(id), 0) FROM changes),
-        (SELECT coalesce(max(id), 0) FROM relations)
+        (SELECT coalesce(max(id), 0) FROM relations), coalesce(({MARK}), '')
 """
 CHANGES = "SELECT DISTINCT kind, what FROM changes WHERE id > ?"
 OLDEST_CHANGE = "SELECT min(id) FROM changes"
@@ -720,6 +721,10 @@ class View:
         """The model whose vectors the file holds, if any."""
         return _model(self._db)
 
+    def model_mark(self) -> str:
+        """What that model and its vectors are known by; empty while there is none."""
+        return str(_one(self._db, MARK) or "")
+
     def counts(self) -> dict[str, dict[str, int]]:
         """Rows of each table, as total, active and deleted."""
         return {
@@ -791,8 +796,12 @@ def _graph(nodes: Iterable[str], bounds: GraphBounds) -> dict[str, Any]:
 
 
 def _has_vectors(db: apsw.Connection) -> bool:
+    return _has_table(db, "vectors")
+
+
+def _has_table(db: apsw.Connection, name: str) -> bool:
     # Asked by a statement, which sees a table that another connection has just made.
-    return _one(db, "SELECT 1 FROM sqlite_schema WHERE name = 'vectors'") is not None
+    return _one(db, "SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)) is not None
 
 
 def _entity_id(db: apsw.Connection, reference: str, asof: str | None = None) -> str | None:
@@ -1109,28 +1118,23 @@ class SqliteStore:
         with self._transaction() as db:
             if (known := _model(db)) is not None:
                 return known
-            now = timestamps.now()
-            recorded = {
-                "embedding_model": model.name,
-                "embedding_dim": model.dim,
-                "embedding_unrelated": model.unrelated,
-                "embedding_noise": json.dumps(model.noise),
-            }
-            for key, value in recorded.items():
-                db.execute(PUT_META, (key, str(value), now))
-            # The dimension is a number of ours; vec0 takes no bound parameter here.
-            width = f"embedding float[{int(model.dim)}]"
-            db.execute(f"CREATE VIRTUAL TABLE vectors USING vec0 ({width}, live integer)")
-            return model
+            _record_model(db, model)
+            _make_vectors(db, "vectors", model.dim)
+            return replace(model, mark=_one(db, MARK))
 
     def put_noise(self, noise: Noise) -> None:
         """Record what the file's model makes of unrelated texts, for a file that does not know."""
         with self._transaction() as db:
             db.execute(PUT_META, ("embedding_noise", json.dumps(noise), timestamps.now()))
 
-    def put_vectors(self, rows: Sequence[tuple[int, Vectors]]) -> int:
-        """Give waiting chunks their vectors; how many still waited and were live."""
+    def put_vectors(self, rows: Sequence[tuple[int, Vectors]], made_by: str) -> int:
+        """Give waiting chunks their vectors; how many still waited and were live.
+
+        None do where the file has another model by now than the one of the mark `made_by`.
+        """
         with self._writing("") as writer:
+            if writer.mark != made_by:
+                return 0
             return sum(writer.fill(seq, vectors) for seq, vectors in rows)
 
     def repair_vectors(self, *, dry_run: bool) -> dict[str, int]:
@@ -1449,6 +1453,206 @@ def _read_from(path: Path) -> Iterator[None]:
         raise StoreError("store.unreadable", path=path, error=error) from error
 
 
+# --- Another model, for reembedding.py ---------------------------------------------------
+
+BLOCKS_AT_ONCE = 50  # of the old vectors, dropped in one transaction: some 100 MB
+
+# Beside the vectors in use, those of another model. `live` is that of the vector: what was closed
+# or opened since is found by it. A text that is erased or changed takes its vectors along, whose
+# bytes vec0 would leave where they are.
+NEXT_TABLES = """
+    CREATE TABLE next_windows (
+        seq       INTEGER PRIMARY KEY,
+        chunk_seq INTEGER NOT NULL REFERENCES chunks (seq) ON DELETE CASCADE,
+        part      INTEGER NOT NULL,
+        live      INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX next_windows_chunk ON next_windows (chunk_seq);
+    CREATE TRIGGER next_window_gone AFTER DELETE ON next_windows BEGIN
+        UPDATE next_vectors SET embedding = zeroblob({0}) WHERE rowid = old.seq;
+        DELETE FROM next_vectors WHERE rowid = old.seq;
+    END;
+    CREATE TRIGGER next_text_changed AFTER UPDATE OF content ON chunks BEGIN
+        DELETE FROM next_windows WHERE chunk_seq = new.seq;
+    END;
+"""
+DROP_NEXT_TABLES = """
+    DROP TRIGGER next_text_changed;
+    DROP TRIGGER next_window_gone;
+    DROP TABLE next_windows;
+"""
+
+_WITHOUT_NEXT = "NOT EXISTS (SELECT 1 FROM next_windows w WHERE w.chunk_seq = c.seq)"
+TEXTS_FOR_NEXT = f"""
+    SELECT c.seq, c.content_hash, c.content, c.source, c.timestamp FROM chunks c
+    WHERE c.seq > ? AND {_WITHOUT_NEXT} ORDER BY c.seq LIMIT ?
+"""
+LEFT_FOR_NEXT = "SELECT count(*), coalesce(sum(length(c.content)), 0) FROM chunks c WHERE {0}"
+SOME_TEXTS = """
+    SELECT c.seq, c.content_hash, c.content, c.source, c.timestamp FROM chunks c
+    WHERE c.seq % max(1, (SELECT count(*) FROM chunks) / :most) = 0 ORDER BY c.seq LIMIT :most
+"""
+
+# Of a text that is still the one that was read.
+PUT_NEXT_WINDOW = """
+    INSERT INTO next_windows
+    SELECT (SELECT coalesce(max(seq), 0) + 1 FROM next_windows), seq, :part, valid_until IS NULL
+    FROM chunks WHERE seq = :seq AND content_hash = :hash RETURNING seq, live
+"""
+PUT_NEXT_VECTOR = "INSERT INTO next_vectors (rowid, embedding, live) VALUES (?, ?, ?)"
+
+MARKED_WRONGLY = """
+    SELECT w.seq FROM next_windows w JOIN chunks c ON c.seq = w.chunk_seq
+    WHERE w.live <> (c.valid_until IS NULL)
+"""
+MARK_NEXT = (
+    "UPDATE next_vectors SET live = 1 - live WHERE rowid = ?",
+    "UPDATE next_windows SET live = 1 - live WHERE seq = ?",
+)
+
+# `windows` keeps its place, for its numbers are never used again.
+SWITCH_WINDOWS = """
+    DELETE FROM windows;
+    INSERT INTO windows SELECT seq, chunk_seq, part FROM next_windows;
+    UPDATE chunks SET pending = 0
+    WHERE pending = 1 AND seq IN (SELECT chunk_seq FROM next_windows);
+    UPDATE chunks SET pending = 1
+    WHERE pending = 0 AND seq NOT IN (SELECT chunk_seq FROM next_windows);
+"""
+
+FORGET_NEXT = "DELETE FROM meta WHERE key GLOB 'next_*'"
+FREE_BYTES = "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
+DROP_BLOCKS = """
+    DELETE FROM {0}_vector_chunks00
+    WHERE rowid IN (SELECT rowid FROM {0}_vector_chunks00 LIMIT ?) RETURNING 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingText:
+    """A memory, of any time, that has no vectors of the next model yet."""
+
+    seq: int
+    hash: int
+    content: str
+    source: str
+    timestamp: str
+
+
+class NextVectors:
+    """The vectors of another model, which come to be beside the file's own and then replace them.
+
+    Each step is one short transaction, and any may be the last: what it left is gone on with.
+    """
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    # -- looking --
+
+    def model(self) -> Model | None:
+        """The model of vectors that were begun and do not serve yet."""
+        with self._store.view() as view:
+            return _model(view._db, "next")
+
+    def left(self, *, anew: bool) -> tuple[int, int]:
+        """How many texts have no vectors of the next model, and their characters in all.
+
+        `anew` counts every text.
+        """
+        with self._store.view() as view:
+            begun = _has_table(view._db, "next_windows") and not anew
+            sql = LEFT_FOR_NEXT.format(_WITHOUT_NEXT if begun else "1")
+            ((texts, characters),) = _all(view._db, sql)
+        return texts, characters
+
+    def sample(self, most: int) -> list[WaitingText]:
+        """Some texts from all over the file."""
+        with self._store.view() as view:
+            return [WaitingText(*row) for row in _all(view._db, SOME_TEXTS, {"most": most})]
+
+    def free_bytes(self) -> int:
+        """What the file has room for without growing."""
+        with self._store.view() as view:
+            return int(_one(view._db, FREE_BYTES))
+
+    # -- making them --
+
+    def begin(self, model: Model) -> None:
+        """Make room for a model's vectors; what another one's were begun is dropped."""
+        self.drop()
+        with self._store._transaction() as db:
+            _record_model(db, model, "next")
+            _make_vectors(db, "next_vectors", model.dim)
+            db.execute(NEXT_TABLES.format(4 * int(model.dim)))
+
+    def texts(self, after: int, most: int) -> list[WaitingText]:
+        """The next texts, in the order of `seq`, that have no vectors yet."""
+        with self._store.view() as view:
+            return [WaitingText(*row) for row in _all(view._db, TEXTS_FOR_NEXT, (after, most))]
+
+    def put(self, rows: Sequence[tuple[WaitingText, Vectors]]) -> None:
+        """Keep the vectors of some texts, but for those that were changed meanwhile."""
+        with self._store._transaction() as db:
+            for text, vectors in rows:
+                for part, vector in enumerate(vectors):
+                    window = {"part": part, "seq": text.seq, "hash": text.hash}
+                    for seq, live in _all(db, PUT_NEXT_WINDOW, window):
+                        kept = np.asarray(vector, np.float32).tobytes()
+                        db.execute(PUT_NEXT_VECTOR, (seq, kept, live))
+
+    def mark(self) -> None:
+        """Follow what was closed or opened meanwhile."""
+        with self._store._transaction() as db:
+            _mark_next(db)
+
+    def switch(self, model: Model) -> None:
+        """Let the next vectors be the file's; texts that came last wait for theirs."""
+        with self._store._transaction() as db:
+            _mark_next(db)
+            db.execute(SWITCH_WINDOWS)
+            db.execute(DROP_NEXT_TABLES)
+            if _has_vectors(db):
+                _rename_vectors(db, "vectors", "old_vectors")
+            _rename_vectors(db, "next_vectors", "vectors")
+            db.execute(FORGET_NEXT)
+            _record_model(db, model)
+
+    def drop(self, *, next_too: bool = True) -> None:
+        """Drop the vectors that were replaced and, as a rule, those that were only begun."""
+        with self._store._transaction() as db:
+            if next_too:
+                if _has_table(db, "next_windows"):
+                    db.execute(DROP_NEXT_TABLES)
+                db.execute(FORGET_NEXT)
+        for table in ("old_vectors", "next_vectors") if next_too else ("old_vectors",):
+            self._drop_vectors(table)
+
+    def _drop_vectors(self, table: str) -> None:
+        dropped = BLOCKS_AT_ONCE
+        while dropped == BLOCKS_AT_ONCE:
+            with self._store._transaction() as db:
+                if not _has_table(db, table):
+                    return
+                dropped = len(_all(db, DROP_BLOCKS.format(table), (BLOCKS_AT_ONCE,)))
+        with self._store._transaction() as db:
+            db.execute(f"DROP TABLE {table}")
+
+
+def _mark_next(db: apsw.Connection) -> None:
+    wrong = _all(db, MARKED_WRONGLY)
+    for sql in MARK_NEXT:
+        db.executemany(sql, wrong)
+
+
+def _rename_vectors(db: apsw.Connection, old: str, new: str) -> None:
+    """Rename a vec0 table, and the tables that it keeps its rows in, which vec0 does not."""
+    db.execute(f"ALTER TABLE {old} RENAME TO {new}")
+    sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ? || '_*'"
+    for (name,) in _all(db, sql, (old,)):
+        db.execute(f"ALTER TABLE {name} RENAME TO {new}{name.removeprefix(old)}")
+
+
 # --- The index in memory ---------------------------------------------------------------
 
 
@@ -1517,10 +1721,10 @@ def _reading(db: apsw.Connection) -> Iterator[None]:
 
 def _load(db: apsw.Connection, past: bool) -> Held:
     with _reading(db):
-        ((rev, change, relation),) = _all(db, LATEST)
+        ((rev, change, relation, mark),) = _all(db, LATEST)
         rows = map(IndexRow._make, db.execute(EVERY_INDEX_ROW, {"past": past}))
         index = Index(rows, lambda located: _all_vectors(db, located), past=past)
-        index.rev = rev
+        index.rev, index.model = rev, mark
         which = {"past": past, "now": timestamps.now()}
         relations = _all_relations(db, which, relation)
         ways = Ways(relations, *(db.execute(EVERY_END[end], which) for end in _ENDS))
@@ -1543,13 +1747,13 @@ def _refreshed(db: apsw.Connection, held: Held) -> bool:
     """Read what was changed since; False where it is better to read everything anew."""
     if held.index.worn() or held.links.worn():
         return False
-    ((rev, change, relation),) = _all(db, LATEST)
-    if not held.behind(rev, change, relation):
+    ((rev, change, relation, mark),) = _all(db, LATEST)
+    if mark == held.index.model and not held.behind(rev, change, relation):
         return True
     with _reading(db), held.index.lock:
-        if _is_behind(db, held.change):
+        ((_, change, relation, mark),) = _all(db, LATEST)
+        if mark != held.index.model or _is_behind(db, held.change):
             return False
-        ((_, change, relation),) = _all(db, LATEST)
         seqs = _refresh_index(db, held.index)
         _refresh_links(db, held, seqs)
         held.change, held.relation = max(held.change, change), max(held.relation, relation)
@@ -1765,6 +1969,7 @@ class _Writer:
         `spellings` tells what may be a name; names that are new are added."""
         self._db, self.now, self._client, self._spellings = db, now, client, spellings
         self._view = View(db, _Indexes())  # sees what this transaction has written
+        self.mark = self._view.model_mark()  # vectors of no other model are written
         self._terms = terms
         first, self._rev, *last = map(int, _all(db, BEGINNING)[0])
         self._last_term, self._last_window, self._last_relation = last
@@ -1878,7 +2083,12 @@ class _Writer:
             "created_at": self.now,
             "valid_from": chunk.timestamp or self.now,
         }
-        return self._insert_chunk(row, chunk.vectors), chunk_id, chunk.vectors is None
+        vectors = self._own(chunk)
+        return self._insert_chunk(row, vectors), chunk_id, vectors is None
+
+    def _own(self, given: NewChunk | Change) -> Vectors | None:
+        """The vectors that come with a text if the file's model made them."""
+        return given.vectors if given.made_by == self.mark else None
 
     def _insert_chunk(self, row: dict[str, Any], vectors: Vectors | None) -> int:
         """Note a new version and its vectors, or that it waits for them; its seq."""
@@ -1948,7 +2158,7 @@ class _Writer:
             return old["id"], old["id"]
         indexed = indexed if indexed is not None and not same_text else Indexed(row["content"])
         new_id = new_chunk_id(self.now)
-        vectors = self._next_vectors(old["seq"], change.vectors, same_text)
+        vectors = self._next_vectors(old["seq"], self._own(change), same_text)
         closed_at = self._close_chunk(old["seq"], self.now, new_id)
         row |= {
             "id": new_id,
@@ -2523,19 +2733,33 @@ PLACES_OF_CHUNK = """
 """
 
 
-def _model(db: apsw.Connection) -> Model | None:
-    rows: dict[str, str] = dict(
-        _all(db, "SELECT key, value FROM meta WHERE key LIKE 'embedding_%'")
-    )
+def _model(db: apsw.Connection, prefix: str = "embedding") -> Model | None:
+    sql = "SELECT key, value, value || ' ' || updated_at FROM meta WHERE key GLOB ? || '_*'"
+    rows = {key.removeprefix(f"{prefix}_"): each for key, *each in _all(db, sql, (prefix,))}
     if not rows:
         return None
-    noise = json.loads(rows.get("embedding_noise", "[]"))
-    return Model(
-        rows["embedding_model"],
-        int(rows["embedding_dim"]),
-        float(rows["embedding_unrelated"]),
-        tuple((mean, deviation) for mean, deviation in noise),
-    )
+    noise = json.loads(rows["noise"][0]) if "noise" in rows else []
+    (name, mark), (dim, _), (unrelated, _) = rows["model"], rows["dim"], rows["unrelated"]
+    pairs = tuple((mean, deviation) for mean, deviation in noise)
+    return Model(name, int(dim), float(unrelated), pairs, mark)
+
+
+def _record_model(db: apsw.Connection, model: Model, prefix: str = "embedding") -> None:
+    recorded = {
+        "model": model.name,
+        "dim": model.dim,
+        "unrelated": model.unrelated,
+        "noise": json.dumps(model.noise),
+    }
+    now = timestamps.now()
+    for key, value in recorded.items():
+        db.execute(PUT_META, (f"{prefix}_{key}", str(value), now))
+
+
+def _make_vectors(db: apsw.Connection, table: str, dim: int) -> None:
+    # The dimension is a number of ours; vec0 takes no bound parameter here.
+    width = f"embedding float[{int(dim)}]"
+    db.execute(f"CREATE VIRTUAL TABLE {table} USING vec0 ({width}, live integer)")
 
 
 _UNMARKED = "SELECT seq FROM chunks c WHERE c.valid_until IS NULL AND c.pending = 0"
