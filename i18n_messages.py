@@ -513,6 +513,18 @@ MESSAGES: dict[str, dict[str, str]] = {
         "最后逐条用一行列出所存内容。",
     },
     # --- scripts ---
+    "mn.id": {"en": "a memory's or an entity's id", "zh": "记忆或实体的 id"},
+    "mn.limit": {"en": "how many, at most", "zh": "最多多少条"},
+    "mn.target": {"en": "only what was done to this id", "zh": "只看对此 id 所做的"},
+    "mn.action": {"en": "only this action, such as forget", "zh": "只看此类操作，例如 forget"},
+    "mn.audit_id": {"en": "the number that history shows", "zh": "history 显示的编号"},
+    "mn.fix": {"en": "mend what can be mended", "zh": "修复可以修复的部分"},
+    "mn.script": {"en": "the same as {script}", "zh": "与 {script} 相同"},
+    "mn.nothing": {"en": "Nothing.", "zh": "没有。"},
+    "mn.truncated": {
+        "en": "{shown} of {total} nodes; --limit shows more.",
+        "zh": "共 {total} 个节点，显示 {shown} 个；--limit 可显示更多。",
+    },
     "init.made": {"en": "Made {path}.", "zh": "已创建 {path}。"},
     "init.found": {"en": "Found {path}; it is up to date.", "zh": "已找到 {path}，结构为最新。"},
     "init.counts": {

@@ -527,10 +527,14 @@ class MneloClient:
         return self._call("stats", locals())
 
     def _call(self, method: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        given = _without_defaults(getattr(MneloClient, method), values)
+        return self.call(f"memory_{method}", given)
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call any of the server's tools by its name; its whole answer, notices included."""
         if not self._closing.alive:
             raise MneloError(_say("closed"))
-        given = _without_defaults(getattr(MneloClient, method), values)
-        result = self._line.request(f"memory_{method}", given)
+        result = self._line.request(tool, arguments)
         texts = [block["text"] for block in result["content"] if block["type"] == "text"]
         if result.get("isError"):
             raise MneloError(" ".join(texts))

@@ -10,8 +10,8 @@ usage() {
     cat <<'END'
 Usage: bash scripts/install.sh [--dry-run] [--uninstall] [--help]
 
-Copies the code to LIVE_ROOT, makes its .venv, memory.db and the token, and has launchd or
-systemd keep the server running. Safe to run again: it brings an installation up to date.
+Copies the code to LIVE_ROOT, makes its .venv, memory.db, the token and the command mn (in
+~/.local/bin), and has launchd or systemd keep the server running. Safe to run again: it brings an installation up to date.
 
   --dry-run    say what would be done, and change nothing
   --uninstall  stop the service; remove it, the code and .venv; memory, settings and token stay
@@ -92,6 +92,7 @@ find_places() {
     restart_pending=$live_root/.restart-pending
     # Where the server and the clients look for it, whatever XDG_CONFIG_HOME says.
     token=$HOME/.config/mnelo/auth_token
+    mn=$HOME/.local/bin/mn
     manager='' service_folder=''
     case $(uname -s) in
         Darwin) manager=launchd service_folder=$HOME/Library/LaunchAgents ;;
@@ -283,6 +284,35 @@ own_command() {
     printf '\n'
 }
 
+# --- The command line ------------------------------------------------------------------
+
+command_script() {
+    printf '#!/usr/bin/env bash\n# mnelo: the command line; made by install.sh\n'
+    if [[ $MNELO_HOME != "$HOME/.hermes/memory" ]]; then printf 'export MNELO_HOME=%q\n' "$MNELO_HOME"; fi
+    printf 'exec %q %q "$@"\n' "$venv/bin/python" "$live_root/scripts/mn.py"
+}
+
+is_own_command() { [[ -f $mn ]] && grep -q '^# mnelo: ' "$mn"; }
+
+make_command() {
+    if [[ -e $mn || -L $mn ]] && ! is_own_command; then
+        step "$mn is another program; mnelo's command line is"
+        own_command scripts/mn.py
+        return
+    fi
+    if is_own_command && [[ $(<"$mn") == "$(command_script)" ]]; then return; fi
+    step "make the command $mn"
+    [[ -z $dry_run ]] || return 0
+    mkdir -p -- "${mn%/*}"
+    command_script >"$mn.new"
+    chmod 700 "$mn.new"
+    mv -f -- "$mn.new" "$mn"
+    case :$PATH: in
+        *:"${mn%/*}":*) ;;
+        *) step "add ${mn%/*} to your PATH to call it as mn" ;;
+    esac
+}
+
 # --- Install and uninstall -------------------------------------------------------------
 
 install() {
@@ -294,6 +324,7 @@ install() {
     if [[ -n $changed && -z $dry_run ]]; then : >"$restart_pending"; fi
     make_database
     make_token
+    make_command
     write_service_files
     start_service
     [[ -z $dry_run ]] || return 0
@@ -342,6 +373,10 @@ uninstall() {
         change rm -rf -- "$venv"
     fi
     if [[ -e $restart_pending ]]; then change rm -f -- "$restart_pending"; fi
+    if is_own_command && [[ $(<"$mn") == *"$(printf '%q' "$live_root/scripts/mn.py")"* ]]; then
+        step "remove the command $mn"
+        change rm -f -- "$mn"
+    fi
     step "these stay; remove them yourself if you want to:"
     for kept in "$MNELO_HOME"/memory.db* "$MNELO_HOME"/config.toml "$MNELO_HOME"/backups \
         "$MNELO_HOME"/logs "$MNELO_HOME"/cron "$token"; do

@@ -304,6 +304,9 @@ def test_another_folder_for_the_code_is_the_home_of_the_data_too(
     assert not home.live.exists()
     assert home.token.exists()
     assert "config mnelo.liveRoot" in done.stdout
+    mn = [str(home.path / ".local" / "bin" / "mn"), "stats", "--json"]
+    told = subprocess.run(mn, env=home.env, capture_output=True, check=True)
+    assert json.loads(told.stdout)["db"]["path"] == str(live / "memory.db")
 
 
 def test_an_upgrade_and_an_uninstallation_keep_what_is_the_persons_own(home: Home) -> None:
@@ -327,13 +330,26 @@ def test_an_upgrade_and_an_uninstallation_keep_what_is_the_persons_own(home: Hom
         path.name: text for path, text in old.items()
     }
     before = listing(data)
+    mn = home.path / ".local" / "bin" / "mn"
+    assert mn.exists()
     said = home.install("--uninstall", MNELO_HOME=str(data))
+    assert not mn.exists()
     assert [path for path in live.rglob("*") if path.is_file()] == [live / "scripts" / "mine.py"]
     assert list(home.units.iterdir()) == []
     assert listing(data) == before
     assert {file: file.read_text() for file in own} == own
     for kept in (data / "memory.db", data / "config.toml", data / "logs", home.token):
         assert f"   {kept}\n" in said
+
+
+def test_another_program_called_mn_stays(installed: tuple[Home, str]) -> None:
+    home, _ = installed
+    mn = home.path / ".local" / "bin" / "mn"
+    ours = mn.read_bytes()
+    mn.write_text("#!/bin/sh\necho mine\n")
+    assert f"{mn} is another program" in home.install()
+    assert mn.read_text() == "#!/bin/sh\necho mine\n"
+    mn.write_bytes(ours)
 
 
 def test_a_checkout_may_be_the_live_folder(home: Home) -> None:
