@@ -6,6 +6,7 @@ not know, so that a misspelt setting is an error at start and not a surprise lat
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -30,6 +31,9 @@ PLACEHOLDERS = (
     *("?", ".", "q", "x"),
 )
 """Queries that agents send to try a tool out: 15 words and phrases, 4 single characters."""
+
+Rules = tuple[tuple[str, tuple[str, ...]], ...]
+"""Names, each with its regular expressions."""
 
 LANES = ("vector", "graph", "meta", "entity")
 
@@ -147,6 +151,26 @@ def _lanes(value: Any) -> tuple[str, ...]:
     return tuple(lane for lane in LANES if lane in lanes)
 
 
+def _rules(value: Any) -> Rules:
+    """A table of names with one regular expression or a list; in a variable as TOML writes it."""
+    try:
+        table = tomllib.loads(f"rules = {value}")["rules"] if isinstance(value, str) else value
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError from error
+    if not isinstance(table, dict) or not all(table.values()):
+        raise ValueError
+    listed = {name: [each] if isinstance(each, str) else each for name, each in table.items()}
+    return tuple((_text(name), tuple(map(_pattern, listed[name]))) for name in sorted(listed))
+
+
+def _pattern(value: Any) -> str:
+    try:
+        re.compile(_text(value))
+    except re.error as error:
+        raise ValueError from error
+    return str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Every setting, read and checked once; `server_port` is [server] port in config.toml."""
@@ -215,6 +239,10 @@ class Config:
         "warn",
         _choice("warn", "redact", "refuse", "off"),
         "warn, redact, refuse or off",
+    )
+
+    identity_rules: Rules = _setting(
+        "identity.rules", (), _rules, "a table of relations with lists of regular expressions"
     )
 
     @classmethod

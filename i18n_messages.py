@@ -245,6 +245,157 @@ MESSAGES: dict[str, dict[str, str]] = {
     },
     "wanted.list": {"en": "a list", "zh": "列表"},
     "wanted.object": {"en": "an object", "zh": "对象"},
+    # --- export and import ---
+    "transfer.no_database": {
+        "en": "There is no database {path} to export.",
+        "zh": "没有可导出的数据库 {path}。",
+    },
+    "transfer.itself": {
+        "en": "{file} is the database itself; choose another file for the export.",
+        "zh": "{file} 就是数据库本身；请为导出选择另一个文件。",
+    },
+    "transfer.unwritable": {
+        "en": "The export cannot be written to {file}: {error}.",
+        "zh": "无法把导出写入 {file}：{error}。",
+    },
+    "transfer.unreadable": {
+        "en": "{file} cannot be read: {error}.",
+        "zh": "无法读取 {file}：{error}。",
+    },
+    "transfer.not_export": {
+        "en": "{file} is not an export of mnelo: no line of it is a record.",
+        "zh": "{file} 不是 mnelo 的导出文件：其中没有一行是记录。",
+    },
+    "transfer.version": {
+        "en": "The export is of format version {version!r}; this mnelo reads version {known}.",
+        "zh": "导出文件的格式版本为 {version!r}；此 mnelo 读取版本 {known}。",
+    },
+    "transfer.model": {
+        "en": "The export's header does not describe its model: name, dim, unrelated and noise.",
+        "zh": "导出文件的首行没有完整描述其模型：name、dim、unrelated 和 noise。",
+    },
+    "transfer.problem": {"en": "Line {line}: {reason}", "zh": "第 {line} 行：{reason}"},
+    "transfer.not_utf8": {"en": "this is not UTF-8 text.", "zh": "不是 UTF-8 文本。"},
+    "transfer.not_json": {
+        "en": "this is not one JSON object ({error}).",
+        "zh": "不是单个 JSON 对象（{error}）。",
+    },
+    "transfer.type": {
+        "en": "there is no such type of record; allowed: {allowed}.",
+        "zh": "没有这种类型的记录；允许：{allowed}。",
+    },
+    "transfer.second": {
+        "en": "another export begins here; it is left out. Import each file by itself.",
+        "zh": "这里开始另一个导出，已略过。请逐个导入文件。",
+    },
+    "transfer.cut_short": {
+        "en": "the header says {expected} records, but only {found} follow.",
+        "zh": "首行说明有 {expected} 条记录，但其后只有 {found} 条。",
+    },
+    "transfer.absent": {
+        "en": "this refers to {id}, which is in neither the export nor the file; that link is left"
+        " out.",
+        "zh": "此处引用的 {id} 既不在导出中，也不在数据库中；该关联已略过。",
+    },
+    "transfer.conflict": {
+        "en": "the file has this with other values, and keeps them.",
+        "zh": "数据库中已有此项，但值不同；保留已有的值。",
+    },
+    "transfer.chunk_id": {
+        "en": "{name} must be the id of a memory: chunk_<time>_<random>.",
+        "zh": "{name} 必须是记忆的 id：chunk_<时间>_<随机>。",
+    },
+    "transfer.versions": {
+        "en": "an entity has at least one version and at most one that is live; here {live} are.",
+        "zh": "实体至少有一个版本，且最多一个有效；这里有 {live} 个有效。",
+    },
+    "transfer.next": {
+        "en": "superseded_by is given, but the version is not closed (valid_until).",
+        "zh": "给出了 superseded_by，但该版本尚未关闭（valid_until）。",
+    },
+    "transfer.loop": {
+        "en": "The export is wrong: superseded_by of {id} leads back to itself.",
+        "zh": "导出文件有误：{id} 的 superseded_by 又指回自身。",
+    },
+    "transfer.vectors": {
+        "en": "vectors must be base64 of float32 numbers, each as long as the model's dimension.",
+        "zh": "vectors 必须是 float32 数值的 base64，且长度等于模型的维度。",
+    },
+    "transfer.exported": {
+        "en": "Exported to {to}: {chunk} versions of memories, {entity} entities, {relation}"
+        " relations, {audit} audit rows.",
+        "zh": "已导出到 {to}：记忆版本 {chunk} 个，实体 {entity} 个，关系 {relation} 条，"
+        "审计 {audit} 条。",
+    },
+    "transfer.imported": {
+        "en": "Imported {file} into {path}.",
+        "zh": "已将 {file} 导入 {path}。",
+    },
+    "transfer.would": {
+        "en": "{file} was only compared with {path}; nothing was imported.",
+        "zh": "仅将 {file} 与 {path} 作了比较；没有导入任何内容。",
+    },
+    "transfer.count": {
+        "en": "{kind}: {new} new, {there} there already, {conflict} in conflict, {refused} refused",
+        "zh": "{kind}：新增 {new}，已有 {there}，冲突 {conflict}，拒绝 {refused}",
+    },
+    "transfer.kind_chunk": {"en": "versions of memories", "zh": "记忆版本"},
+    "transfer.kind_entity": {"en": "entities", "zh": "实体"},
+    "transfer.kind_relation": {"en": "relations", "zh": "关系"},
+    "transfer.kind_audit": {"en": "audit rows", "zh": "审计"},
+    "transfer.kind_line": {"en": "other lines", "zh": "其他行"},
+    "transfer.without_vectors": {
+        "en": "New memories wait for their vectors: run scripts/repair_vectors.py.",
+        "zh": "新的记忆等待生成向量：请运行 scripts/repair_vectors.py。",
+    },
+    # --- importers ---
+    "importers.done": {
+        "en": "Imported into {path}: {new} new, {there} were there, {refused} refused.",
+        "zh": "已导入 {path}：新增 {new} 条，已有 {there} 条，拒绝 {refused} 条。",
+    },
+    "importers.would": {
+        "en": "Would import into {path}: {new} new, {there} are there, {refused} refused.",
+        "zh": "将导入 {path}：新增 {new} 条，已有 {there} 条，拒绝 {refused} 条。",
+    },
+    "importers.no_file": {"en": "There is no {path}.", "zh": "没有 {path}。"},
+    "importers.not_utf8": {
+        "en": "{file} is not UTF-8 text.",
+        "zh": "{file} 不是 UTF-8 文本。",
+    },
+    "importers.not_json": {
+        "en": "{file} is not JSON: {error}.",
+        "zh": "{file} 不是 JSON：{error}。",
+    },
+    "importers.no_list": {
+        "en": "{file} is not of this format: there is no list ({names}).",
+        "zh": "{file} 不是这种格式：其中没有列表（{names}）。",
+    },
+    "importers.no_object": {"en": "this is not an object.", "zh": "不是对象。"},
+    "importers.no_text": {"en": "{name} must hold texts only.", "zh": "{name} 只能包含文本。"},
+    "importers.lacks": {
+        "en": "this needs {names}, each of the right type.",
+        "zh": "缺少 {names}，或类型不对。",
+    },
+    "importers.no_memory": {
+        "en": "annotations are about the memory {id}, which is not in the file.",
+        "zh": "有注释针对记忆 {id}，但文件中没有它。",
+    },
+    "importers.no_conversations": {
+        "en": "{file} has no conversations*.json in it.",
+        "zh": "{file} 中没有 conversations*.json。",
+    },
+    "importers.no_rules": {
+        "en": "There are no rules for facts: set [identity] rules (see config.toml.example).",
+        "zh": "没有识别身份信息的规则：请设置 [identity] rules（见 config.toml.example）。",
+    },
+    "importers.no_holdings": {
+        "en": "There is no holdings_*.json in {folder}.",
+        "zh": "{folder} 中没有 holdings_*.json。",
+    },
+    "importers.no_database": {
+        "en": "There is no database {path} to look into.",
+        "zh": "没有可查看的数据库 {path}。",
+    },
     # --- backups ---
     "backup.missing": {
         "en": "There is no database {path} to back up.",

@@ -168,6 +168,18 @@ class ChunkRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveText:
+    """A live memory as it was given, and the ids of the entities it is linked with."""
+
+    id: str
+    content: str
+    source: str
+    session_id: str
+    timestamp: str
+    entities: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class EntityRow:
     id: str
     kind: str

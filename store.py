@@ -15,14 +15,15 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import islice
+from functools import lru_cache, partial
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import apsw
 import numpy as np
@@ -49,6 +50,7 @@ from rows import (
     GraphBounds,
     IndexRow,
     LinkedRelation,
+    LiveText,
     LogEntry,
     Merge,
     Model,
@@ -1651,6 +1653,513 @@ def _rename_vectors(db: apsw.Connection, old: str, new: str) -> None:
     sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ? || '_*'"
     for (name,) in _all(db, sql, (old,)):
         db.execute(f"ALTER TABLE {name} RENAME TO {new}{name.removeprefix(old)}")
+# --- Export and import ------------------------------------------------------------------
+
+HELD = """
+    SELECT (SELECT count(DISTINCT id) FROM entities), (SELECT count(*) FROM chunks),
+        (SELECT count(*) FROM relations), (SELECT count(*) FROM audit)
+"""
+
+EXPORTED_ENTITIES = """
+    SELECT id, seq, kind, name, summary, properties_json AS properties, source, importance,
+        created_at, updated_at, valid_from, valid_until, superseded_by, recall_count, last_recalled
+    FROM entities ORDER BY id, seq
+"""
+EXPORTED_NAMES = """
+    SELECT key, alias, role, valid_from FROM aliases WHERE entity_id = ? ORDER BY key
+"""
+EXPORTED_CHUNKS = """
+    SELECT seq, id, content, source, session_id, timestamp, importance, metadata_json AS metadata,
+        created_at, valid_from, valid_until, superseded_by, recall_count, last_recalled,
+        (SELECT json_group_array(tag ORDER BY tag) FROM tags WHERE chunk_seq = seq) AS tags,
+        (SELECT json_group_object(entity_id, origin) FROM mentions WHERE chunk_seq = seq)
+            AS mentions
+    FROM chunks ORDER BY id
+"""
+EXPORTED_RELATIONS = """
+    SELECT id, source_id, target_id, relation, weight, properties_json AS properties, source,
+        confidence, created_at, valid_from, valid_until, evidence_chunk_id,
+        (
+            SELECT json_group_array(c.id ORDER BY c.id) FROM evidence v
+            JOIN chunks c ON c.seq = v.chunk_seq WHERE v.relation_id = relations.id
+        ) AS evidence
+    FROM relations ORDER BY source_id, target_id, relation, valid_from, created_at, id
+"""
+EXPORTED_AUDIT = """
+    SELECT id, at, client, action, target_kind, target_id, reason, detail_json AS detail
+    FROM audit ORDER BY at, id
+"""
+
+IMPORT_CHUNK = """
+    INSERT INTO chunks (
+        seq, id, content, content_hash, source, session_id, timestamp, importance, metadata_json,
+        created_at, valid_from, valid_until, pending, recall_count, last_recalled
+    ) VALUES (
+        :seq, :id, :content, :hash, :source, :session_id, :timestamp, :importance, :metadata,
+        :created_at, :valid_from, :valid_until, :pending, :recall_count, :last_recalled
+    )
+"""
+IMPORT_ENTITY = """
+    INSERT INTO entities VALUES (
+        :seq, :id, :key, :kind, :name, :summary, :properties, :source, :importance, :created_at,
+        :updated_at, :valid_from, :valid_until, :superseded_by, :recall_count, :last_recalled
+    )
+"""
+IMPORT_NAME = "INSERT OR IGNORE INTO aliases VALUES (:key, :entity_id, :alias, :role, :valid_from)"
+IMPORT_RELATION = """
+    INSERT INTO relations VALUES (
+        :id, :source_id, :target_id, :relation, :weight, :properties, :source, :confidence,
+        :created_at, :valid_from, :valid_until, :evidence_chunk_id
+    )
+"""
+IMPORT_EVIDENCE = "INSERT OR IGNORE INTO evidence SELECT ?, seq FROM chunks WHERE id = ?"
+IMPORT_AUDIT = """
+    INSERT INTO audit VALUES (
+        :id, :at, :client, :action, :target_kind, :target_id, :reason, :detail
+    )
+"""
+IMPORT_VECTOR = "INSERT INTO vectors (rowid, embedding, live) VALUES (?, ?, ?)"
+
+VERSIONS_OF_KEY = """
+    SELECT id, seq, kind, name, summary, properties_json, updated_at
+    FROM entities WHERE key = ? ORDER BY seq
+"""
+# The one relation of a file that an export means: written then, or holding for ever as it does.
+RELATION_WRITTEN = """
+    SELECT id, weight, properties_json, valid_until FROM relations
+    WHERE source_id = :source_id AND target_id = :target_id AND relation = :relation
+    AND (
+        created_at = :created_at AND valid_from = :valid_from AND weight = :weight
+        OR valid_until IS NULL AND :valid_until IS NULL
+    )
+    ORDER BY id <> :id, id
+"""
+AUDIT_WRITTEN = """
+    SELECT id, detail_json FROM audit
+    WHERE target_id = :target_id AND at = :at AND client = :client AND action = :action
+    AND target_kind = :target_kind AND reason = :reason AND id >= :id ORDER BY id
+"""
+
+# A version that an export says was replaced is joined to the next one once that is there too.
+LINK_VERSION = """
+    UPDATE chunks SET superseded_by = :next
+    WHERE id = :id AND valid_until = :valid_until AND superseded_by IS NULL
+    AND EXISTS (SELECT 1 FROM chunks WHERE id = :next)
+    AND NOT EXISTS (SELECT 1 FROM chunks WHERE superseded_by = :next)
+    RETURNING seq
+"""
+NEXT_VERSION = """
+    SELECT n.seq FROM chunks c JOIN chunks n ON n.id = c.superseded_by WHERE c.seq = ?
+"""
+NAMED_IN = """
+    SELECT DISTINCT a.entity_id FROM json_each(?) k JOIN aliases a ON a.key = k.value
+    JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
+"""
+TAKE_PLACE = "UPDATE postings SET place = ?, rev = ? WHERE chunk_seq = ?"
+
+Outcome = Literal["new", "there", "conflict"]
+"""What becomes of a record: it is put in, it is there as it is, or it is there and says other."""
+
+_OPENED = ("kind", "name", "summary", "properties", "updated_at")
+_WRITTEN_ONCE = ("content", "source", "session_id", "timestamp", "created_at", "valid_from")
+
+
+def held_records(view: View) -> dict[str, int]:
+    """How many records an export of the file has, by their type."""
+    return dict(zip(("entity", "chunk", "relation", "audit"), _all(view._db, HELD)[0], strict=True))
+
+
+def export_rows(view: View, *, vectors: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every record with its type, by ids and times; numbers of rows are only carried along."""
+    db = view._db
+    for _, versions in groupby(_tables(db, EXPORTED_ENTITIES), itemgetter("id")):
+        yield "entity", _exported_entity(db, list(versions))
+    for row in _tables(db, EXPORTED_CHUNKS):
+        chunk = _read_json(row, "metadata", "tags", "mentions")
+        found = _vectors_of(db, row["seq"]) if vectors else None
+        yield "chunk", chunk if found is None else chunk | {"vectors": found}
+    for row in _tables(db, EXPORTED_RELATIONS):
+        yield "relation", _read_json(row, "properties", "evidence")
+    for row in _tables(db, EXPORTED_AUDIT):
+        yield "audit", _read_json(row, "detail")
+
+
+def _tables(db: apsw.Connection, sql: str) -> Iterator[dict[str, Any]]:
+    """The rows one by one, by the names of their columns."""
+    cursor = db.cursor()
+    names: list[str] = []
+    for row in cursor.execute(sql):
+        names = names or [column[0] for column in cursor.get_description()]
+        yield dict(zip(names, row, strict=True))
+
+
+def _exported_entity(db: apsw.Connection, versions: list[dict[str, Any]]) -> dict[str, Any]:
+    entity_id = versions[0]["id"]
+    opened = [_read_json(version, "properties") for version in versions]
+    for version in opened:
+        del version["id"]
+    names = [
+        dict(zip(("key", "alias", "role", "valid_from"), row, strict=True))
+        for row in _all(db, EXPORTED_NAMES, (entity_id,))
+    ]
+    return {"id": entity_id, "versions": opened, "names": names}
+
+
+def imported_texts(view: View, source: str) -> Iterator[tuple[str, str, str, bool]]:
+    """Every text of a source with its session and time, and whether it is live; that last."""
+    sql = """
+        SELECT content, session_id, timestamp, valid_until IS NULL FROM chunks
+        WHERE source = ? ORDER BY valid_until IS NULL, seq
+    """
+    for content, session_id, timestamp, live in view._db.execute(sql, (source,)):
+        yield content, session_id, timestamp, bool(live)
+
+
+def live_texts(view: View) -> Iterator[LiveText]:
+    """Every live memory, oldest first, with the entities that it is linked with."""
+    sql = """
+        SELECT id, content, source, session_id, timestamp,
+            (SELECT json_group_array(entity_id) FROM mentions WHERE chunk_seq = seq)
+        FROM chunks WHERE valid_until IS NULL ORDER BY seq
+    """
+    for chunk_id, content, source, session_id, timestamp, entities in view._db.execute(sql):
+        known = json.loads(entities)
+        yield LiveText(chunk_id, content, source, session_id, timestamp, known)
+
+
+class Intake:
+    """Records of an export on their way into a file, in which nothing that is there changes.
+
+    Entities come first, then chunks, relations and the audit; what they refer to is there, or
+    among them. Each call of put is one short transaction; a run that was killed is made whole by
+    another with the same records. Numbers of rows are kept where they are free, and what refers
+    to others is led to the new ones.
+    """
+
+    def __init__(self, store: SqliteStore, listed: Set[str], made_by: str = "") -> None:
+        """`listed` are the keys of the export's entities, `made_by` the mark of its vectors' model.
+
+        Vectors are kept as long as that is the file's mark; chunks without are to wait for theirs.
+        """
+        self._store, self._listed, self._made_by = store, listed, made_by
+        self._ids: dict[str, str] = {}  # entities that are spelled otherwise here
+        kinds = ("chunk", "entity", "relation", "audit")
+        self._numbers = {kind: dict[int, int]() for kind in kinds}
+        self._meant: set[int] = set()  # relations here that one of the export is already
+        self._new_audits: set[int] = set()
+        self._last_entity: int | None = None
+        self._has_others = False  # entities of which the export knows nothing
+        self._before: dict[str, dict[str, Any]] = {}  # what waits for its next version, by its id
+
+    def compare(self, kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
+        """What would become of each record; nothing is written."""
+        with self._store.view() as view:
+            return [self._find(view._db, kind, each)[0] for each in records]
+
+    def put(self, kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
+        """Put in those records that are not there; what became of each."""
+        if kind == "chunk":
+            return self._put_chunks(records)
+        put = {
+            "entity": self._put_entity,
+            "relation": self._put_relation,
+            "audit": self._put_audit,
+        }[kind]
+        with self._store._writing("") as writer:
+            return [put(writer, each) for each in records]
+
+    def absent(self, ids: Iterable[str]) -> list[str]:
+        """Those of some ids that neither an entity nor a chunk of the file has."""
+        sql = """
+            SELECT value FROM json_each(?) WHERE value NOT IN (SELECT id FROM chunks)
+            AND value NOT IN (SELECT id FROM entities)
+        """
+        with self._store.view() as view:
+            return [row[0] for row in _all(view._db, sql, (_json(list(ids)),))]
+
+    def _find(
+        self, db: apsw.Connection, kind: str, record: dict[str, Any]
+    ) -> tuple[Outcome, int | None]:
+        """What becomes of a record, and the number of the row that is there."""
+        find = {
+            "entity": self._find_entity,
+            "chunk": _find_chunk,
+            "relation": self._find_relation,
+            "audit": self._find_audit,
+        }
+        return find[kind](db, record)
+
+    def _id(self, reference: str | None) -> str | None:
+        return None if reference is None else self._ids.get(reference, reference)
+
+    # -- entities --
+
+    def _find_entity(
+        self, db: apsw.Connection, record: dict[str, Any]
+    ) -> tuple[Outcome, int | None]:
+        known = _all(db, VERSIONS_OF_KEY, (words.identity(record["id"]),))
+        if not known:
+            return "new", None
+        if known[0][0] != record["id"]:
+            self._ids[record["id"]] = known[0][0]
+        here = {_opened(row[2:]): row[1] for row in known}
+        there = [here.get(_opened(_values(each))) for each in record["versions"]]
+        for version, seq in zip(record["versions"], there, strict=True):
+            if seq not in (None, version["seq"]):
+                self._numbers["entity"][version["seq"]] = seq
+        return "conflict" if there[-1] is None else "there", known[0][1]
+
+    def _put_entity(self, writer: "_Writer", record: dict[str, Any]) -> Outcome:
+        outcome, _ = self._find_entity(writer._db, record)
+        entity_id = self._id(record["id"])
+        if outcome == "new":
+            self._put_versions(writer._db, record)
+        for name in record["names"]:
+            writer._db.execute(IMPORT_NAME, name | {"entity_id": entity_id})
+            if writer._db.changes():
+                self._make_known(writer, str(entity_id), name["key"])
+        return outcome
+
+    def _put_versions(self, db: apsw.Connection, record: dict[str, Any]) -> None:
+        """The versions keep their order, and their numbers if all of these are free."""
+        numbers = [version["seq"] for version in record["versions"]]
+        sql = "SELECT 1 FROM entities WHERE seq IN (SELECT value FROM json_each(?))"
+        taken = None in numbers or numbers != sorted(set(numbers))
+        if taken or _one(db, sql, (_json(numbers),)):
+            last = int(_one(db, "SELECT coalesce(max(seq), 0) FROM entities"))
+            numbers = list(range(last + 1, last + 1 + len(numbers)))
+        for version, seq in zip(record["versions"], numbers, strict=True):
+            if version["seq"] != seq:
+                self._numbers["entity"][version["seq"]] = seq
+            row = version | {"seq": seq, "id": record["id"], "key": words.identity(record["id"])}
+            row |= {"properties": _json(version["properties"])}
+            row |= {"superseded_by": self._id(version["superseded_by"])}
+            db.execute(IMPORT_ENTITY, row)
+
+    def _make_known(self, writer: "_Writer", entity_id: str, key: str) -> None:
+        """Let a new name be found, and be looked for in the texts that were here before."""
+        writer._spellings.add([key])
+        writer._put_name_words(key)
+        if not words.is_common(key) and writer._may_stand(key):
+            writer._new_names.append((entity_id, key, writer._last_indexed))
+
+    # -- chunks --
+
+    def _put_chunks(self, records: Sequence[dict[str, Any]]) -> list[Outcome]:
+        indexed = [Indexed(each["content"]) for each in records]
+        with self._store._writing("") as writer:
+            writer.look_up(term for text in indexed for term in text.terms)
+            self._look_for_others(writer._db)
+            outcomes = list(map(partial(self._put_chunk, writer), records, indexed))
+            writer._write_postings()
+            for record in records:
+                self._link(writer, record)
+            return outcomes
+
+    def _look_for_others(self, db: apsw.Connection) -> None:
+        """Find out, when there are new entities, whether the file has some of its own."""
+        last = _one(db, "SELECT max(seq) FROM entities")
+        if last != self._last_entity:
+            self._last_entity = last
+            keys = db.execute("SELECT DISTINCT key FROM entities")
+            self._has_others = any(key not in self._listed for (key,) in keys)
+
+    def _put_chunk(self, writer: "_Writer", record: dict[str, Any], indexed: Indexed) -> Outcome:
+        db = writer._db
+        outcome, seq = _find_chunk(db, record)
+        if outcome != "new":
+            self._renumber("chunk", record["seq"], seq)
+            return outcome
+        seq = _free(db, "SELECT 1 FROM chunks WHERE seq = ?", record["seq"], writer._last_seq)
+        writer._last_seq = max(writer._last_seq, seq)
+        self._renumber("chunk", record["seq"], seq)
+        fitting = self._made_by and self._made_by == writer.mark
+        vectors = record.get("vectors") if fitting else None
+        row = record | {"seq": seq, "hash": indexed.hash, "metadata": _json(record["metadata"])}
+        db.execute(IMPORT_CHUNK, row | {"pending": vectors is None})
+        if vectors is not None:
+            _import_vectors(writer, seq, vectors, record["valid_until"] is None)
+        writer._tag(seq, record["tags"])
+        self._mention(writer, seq, record, indexed)
+        self._index(writer, seq, record, indexed)
+        return "new"
+
+    def _renumber(self, kind: str, given: int | None, here: int | None) -> None:
+        if given is not None and here is not None and given != here:
+            self._numbers[kind][given] = here
+
+    def _mention(
+        self, writer: "_Writer", seq: int, record: dict[str, Any], indexed: Indexed
+    ) -> None:
+        """Link a chunk as the export says, and with names in its text that only this file has."""
+        for entity_id, origin in record["mentions"].items():
+            writer._mentions[str(self._id(entity_id)), seq] = origin
+        if record["valid_until"] is not None or not self._has_others:
+            return
+        spelled = writer._spellings.among(indexed.names(writer._spellings.starts))
+        for (entity_id,) in _all(writer._db, NAMED_IN, (_json(spelled),)):
+            if words.identity(entity_id) not in self._listed:
+                writer._mention(seq, [entity_id], "found")
+
+    def _index(self, writer: "_Writer", seq: int, record: dict[str, Any], indexed: Indexed) -> None:
+        searched = record["tags"] or record["metadata"]
+        metadata = writer._searchable(seq)[1] if searched else ""
+        weights = indexed.weights(metadata, record["source"], record["session_id"])
+        writer._put_postings(seq, indexed, weights, None)
+        writer._last_indexed = max(writer._last_indexed, seq)
+        if record["valid_until"] is None:
+            writer._pieces[seq] = indexed.pieces(metadata)
+        else:
+            pieces = (seq, indexed.pieces(metadata))
+            writer._db.execute(PUT_PIECES.format("closed_trigrams"), pieces)
+
+    def _link(self, writer: "_Writer", record: dict[str, Any]) -> None:
+        """Join a version to the next and to the one before, whichever of them is there."""
+        pairs = [record] if record["superseded_by"] else []
+        if (before := self._before.pop(record["id"], None)) is not None:
+            pairs.append(before)
+        for each in pairs:
+            bound = {name: each[name] for name in ("id", "valid_until")}
+            linked = _one(writer._db, LINK_VERSION, bound | {"next": each["superseded_by"]})
+            if linked is None:
+                self._before[each["superseded_by"]] = bound | {
+                    "superseded_by": each["superseded_by"]
+                }
+            while linked is not None:  # all that follow have the place of the first
+                place = _one(writer._db, PLACE, (linked,))
+                linked = _one(writer._db, NEXT_VERSION, (linked,))
+                writer._db.execute(TAKE_PLACE, (place, writer._rev, linked))
+
+    # -- relations and the audit --
+
+    def _find_relation(
+        self, db: apsw.Connection, record: dict[str, Any]
+    ) -> tuple[Outcome, int | None]:
+        ends: dict[str, Any] = {end: self._id(record[end]) for end in _ENDS}
+        own = self._numbers["relation"].get(record["id"], record["id"])
+        bound = record | ends | {"id": own}
+        for relation_id, weight, properties, until in _all(db, RELATION_WRITTEN, bound):
+            if relation_id not in self._meant or relation_id == own:
+                same = weight == record["weight"] and json.loads(properties) == record["properties"]
+                later = record["valid_until"] in (until, None)
+                return "there" if same and later else "conflict", relation_id
+        return "new", None
+
+    def _put_relation(self, writer: "_Writer", record: dict[str, Any]) -> Outcome:
+        db = writer._db
+        outcome, number = self._find_relation(db, record)
+        if number is None:
+            ends = {end: self._id(record[end]) for end in _ENDS}
+            known = writer._last_relation
+            number = _free(db, "SELECT 1 FROM relations WHERE id = ?", record["id"], known)
+            writer._last_relation = max(known, number)
+            row = record | ends | {"id": number, "properties": _json(record["properties"])}
+            db.execute(IMPORT_RELATION, row)
+            if number <= known:  # below what processes have read already
+                sql = "INSERT INTO changes (kind, what) VALUES ('relation', ?)"
+                db.execute(sql, (number,))
+        self._meant.add(number)
+        self._renumber("relation", record["id"], number)
+        db.executemany(IMPORT_EVIDENCE, [(number, each) for each in record["evidence"]])
+        return outcome
+
+    def _find_audit(
+        self, db: apsw.Connection, record: dict[str, Any]
+    ) -> tuple[Outcome, int | None]:
+        here = self._renumbered(record)
+        own = self._numbers["audit"].get(record["id"], record["id"])
+        for number, detail in _all(db, AUDIT_WRITTEN, here | {"id": own or 0}):
+            mine = number == own or number not in self._new_audits
+            if mine and json.loads(detail) == here["detail"]:
+                return "there", number
+        return "new", None
+
+    def _put_audit(self, writer: "_Writer", record: dict[str, Any]) -> Outcome:
+        db = writer._db
+        outcome, number = self._find_audit(db, record)
+        if number is None:
+            last = int(_one(db, "SELECT coalesce(max(id), 0) FROM audit"))
+            number = _free(db, "SELECT 1 FROM audit WHERE id = ?", record["id"], last)
+            here = self._renumbered(record)
+            db.execute(IMPORT_AUDIT, here | {"id": number, "detail": _json(here["detail"])})
+        if number != record["id"]:
+            self._new_audits.add(number)
+        self._renumber("audit", record["id"], number)
+        return outcome
+
+    def _renumbered(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The record with the ids and numbers that its targets have here."""
+        target, kind, detail = record["target_id"], record["target_kind"], record["detail"]
+        if kind == "entity":
+            target = str(self._id(target))
+        elif kind in ("relation", "merge") and target.isdigit():
+            numbers = self._numbers["audit" if kind == "merge" else "relation"]
+            target = str(numbers.get(int(target), int(target)))
+        if record["action"] == "merge":
+            detail = self._merge_renumbered(detail)
+        return record | {"target_id": target, "detail": detail}
+
+    def _merge_renumbered(self, detail: dict[str, Any]) -> dict[str, Any]:
+        """What a merge wrote down for undo_merge, in the numbers that its rows have here."""
+
+        def led(kind: str, numbers: Any) -> Any:
+            if isinstance(numbers, list):
+                return [led(kind, number) for number in numbers]
+            return self._numbers[kind].get(numbers, numbers)
+
+        moved = [
+            each
+            | {name: led("relation", each[name]) for name in ("old", "new", "twin")}
+            | {"shown": led("chunk", each["shown"])}
+            for each in detail["relations"]
+        ]
+        return detail | {
+            "keep": self._id(detail["keep"]),
+            "duplicate": self._id(detail["duplicate"]),
+            "mentions": led("chunk", detail["mentions"]),
+            "relations": moved,
+            "closed": led("entity", detail["closed"]),
+            "version": led("entity", detail["version"]),
+        }
+
+
+def _opened(values: Sequence[Any]) -> tuple[Any, ...]:
+    """What tells a version of an entity from the others; its properties without their order."""
+    kind, name, summary, properties, at = values
+    return kind, name, summary, json.dumps(json.loads(properties), sort_keys=True), at
+
+
+def _values(version: dict[str, Any]) -> list[Any]:
+    return [version[name] for name in _OPENED[:3]] + [
+        _json(version["properties"]),
+        version["updated_at"],
+    ]
+
+
+def _find_chunk(db: apsw.Connection, record: dict[str, Any]) -> tuple[Outcome, int | None]:
+    """A memory that was closed here since is there; one that is closed only there is a conflict."""
+    known = _table(db, CHUNK_VERSION, record["id"])
+    if known is None:
+        return "new", None
+    same = all(known[name] == record[name] for name in (*_WRITTEN_ONCE, "importance"))
+    same = same and json.loads(known["metadata_json"]) == record["metadata"]
+    later = record["valid_until"] in (known["valid_until"], None)
+    return "there" if same and later else "conflict", known["seq"]
+
+
+def _free(db: apsw.Connection, sql: str, wanted: int | None, last: int) -> int:
+    """The number that a row had, if no other has it, else the next."""
+    if wanted is None or _one(db, sql, (wanted,)):
+        return last + 1
+    return wanted
+
+
+def _import_vectors(writer: "_Writer", seq: int, vectors: Vectors, live: bool) -> None:
+    for part, vector in enumerate(vectors):
+        writer._last_window += 1
+        writer._windows.append((writer._last_window, seq, part))
+        row = (writer._last_window, vector.tobytes(), int(live))
+        writer._db.execute(IMPORT_VECTOR, row)
 
 
 # --- The index in memory ---------------------------------------------------------------

@@ -145,6 +145,10 @@ GOOD: dict[str, tuple[str, Any]] = {
     "backup.keep": ("1", 1),
     "backup.compress": ("true", True),
     "guard.mode": ('"Redact"', "redact"),
+    "identity.rules": (
+        r"{ lives_in = ['live in (\w+)'], zone = 'in (\S+)' }",
+        (("lives_in", (r"live in (\w+)",)), ("zone", (r"in (\S+)",))),
+    ),
 }
 """A value of each setting that is not its default, as TOML, and what it is then."""
 
@@ -287,6 +291,7 @@ WRONG: dict[str, list[str]] = {
     "backup.keep": [*COUNTS, "0", "10001"],
     "backup.compress": FLAGS,
     "guard.mode": ['"block"', '""', "true", "1", "[]"],
+    "identity.rules": ['"x"', "3", "{ a = ['('] }", "{ a = [] }", "{ a = [1] }", "{ a = '' }"],
 }
 
 

@@ -1,0 +1,70 @@
+"""Take an export of mnelo into a memory; what is there already stays as it is.
+
+Needs no server, and may run beside one. A bad line is reported and the others are imported,
+unless --strict is given; the exit status is 1 where anything was wrong. A run that was
+interrupted can simply be run again.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import _root  # noqa: F401 - makes the modules one folder up importable
+import transfer
+from config import Config
+from errors import MneloError
+from mnelo_locale import message
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="import_db.py", description=__doc__)
+    parser.add_argument("file", metavar="FILE", help="what export_db.py wrote")
+    parser.add_argument("--db", help="the database file, instead of the configured one")
+    parser.add_argument("--strict", action="store_true", help="import nothing if a line is wrong")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be imported")
+    parser.add_argument("--json", action="store_true", help="say what was done as one JSON object")
+    arguments = parser.parse_args(argv)
+    try:
+        config = Config.load(database_path=arguments.db)
+        with transfer.progress() as told:
+            done = transfer.take_in(
+                Path(arguments.file),
+                config,
+                strict=arguments.strict,
+                dry_run=arguments.dry_run,
+                told=told,
+            )
+    except MneloError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for each in (*done.problems, *done.conflicts):
+        print(each, file=sys.stderr)
+    if arguments.json:
+        print(json.dumps(_told(done), ensure_ascii=False))
+    else:
+        _say(done, arguments.file, config.database_path)
+    return 1 if done.problems else 0
+
+
+def _told(done: transfer.Imported) -> dict[str, object]:
+    return {
+        "imported": done.wrote,
+        "records": done.counts,
+        "problems": [{"line": each.line, "reason": each.reason} for each in done.problems],
+        "conflicts": [each.line for each in done.conflicts],
+    }
+
+
+def _say(done: transfer.Imported, file: str, database: Path) -> None:
+    said = "transfer.imported" if done.wrote else "transfer.would"
+    print(message(said, file=file, path=database))
+    for kind, counts in done.counts.items():
+        print("  " + message("transfer.count", kind=message(f"transfer.kind_{kind}"), **counts))
+    if done.wrote and done.counts["chunk"]["new"] and not done.vectors:
+        print(message("transfer.without_vectors"))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
