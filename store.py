@@ -1653,6 +1653,8 @@ def _rename_vectors(db: apsw.Connection, old: str, new: str) -> None:
     sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ? || '_*'"
     for (name,) in _all(db, sql, (old,)):
         db.execute(f"ALTER TABLE {name} RENAME TO {new}{name.removeprefix(old)}")
+
+
 # --- Export and import ------------------------------------------------------------------
 
 HELD = """
