@@ -230,6 +230,7 @@ class Config:
     keeper_interval_seconds: float = _setting("keeper.interval_seconds", 60.0, *_number(1, 86400))
     keeper_log_rows: int = _setting("keeper.log_rows", 100_000, *_whole(1, 1 << 31))
     keeper_audit_rows: int = _setting("keeper.audit_rows", 1_000_000, *_whole(1, 1 << 31))
+    keeper_purge_days: float = _setting("keeper.purge_days", 0.0, *_number(0, 36_500))
     backup_folder: Path = _setting("backup.folder", Path("backups"), _path, "a folder path")
     backup_every_hours: float = _setting("backup.every_hours", 0.0, *_number(0, 8760))
     backup_keep: int = _setting("backup.keep", 7, *_whole(1, 10_000))

@@ -875,6 +875,103 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "{path} has vectors of another model now; it is being loaded.",
         "zh": "{path} 中的向量现在来自另一个模型；正在加载该模型。",
     },
+    # --- undo and erase ---
+    "undo.unknown": {
+        "en": "There is no record {id}; the history shows them with their numbers.",
+        "zh": "没有编号为 {id} 的记录；历史会列出各记录及其编号。",
+    },
+    "undo.undo": {
+        "en": "Record {id} is itself an undo; do what it took back again instead.",
+        "zh": "记录 {id} 本身就是撤销；请重新执行被撤销的操作。",
+    },
+    "undo.no_undo": {
+        "en": "Record {id} ({action} of {target}) has no undo; forget what is not to be known.",
+        "zh": "记录 {id}（{action} {target}）不能撤销；不应再记住的内容请用 forget。",
+    },
+    "undo.done": {
+        "en": "Record {id} was undone already, by record {by}.",
+        "zh": "记录 {id} 已由记录 {by} 撤销。",
+    },
+    "undo.nothing": {
+        "en": "Record {id} ({action} of {target}) changed nothing, so there is nothing to undo.",
+        "zh": "记录 {id}（{action} {target}）没有改动任何内容，无可撤销。",
+    },
+    "undo.lacking": {
+        "en": "Record {id} ({action} of {target}) does not hold what an undo needs: an older"
+        " version wrote it, or it was purged or erased.",
+        "zh": "记录 {id}（{action} {target}）缺少撤销所需的内容：由旧版本写入，或已被清除。",
+    },
+    "undo.later": {
+        "en": "Record {id} ({action}) cannot be undone: record {later} ({what} of {target}, {at})"
+        " builds on it. Nothing was changed.",
+        "zh": "记录 {id}（{action}）不能撤销：记录 {later}（{what} {target}，{at}）以它为基础。"
+        "未作任何改动。",
+    },
+    "undo.changed": {
+        "en": "Record {id} ({action} of {target}) cannot be undone: what it changed was changed or"
+        " removed since. Nothing was changed.",
+        "zh": "记录 {id}（{action} {target}）不能撤销：它改动的内容此后又被改动或删除。"
+        "未作任何改动。",
+    },
+    "erase.what": {
+        "en": "Name one thing to erase: --chunk ID, --entity ID or --source NAME.",
+        "zh": "请指定一项要抹除的内容：--chunk ID、--entity ID 或 --source NAME。",
+    },
+    "erase.only_with": {
+        "en": "{option} is for {with_option} only.",
+        "zh": "{option} 只能与 {with_option} 一起使用。",
+    },
+    "erase.no_file": {
+        "en": "There is no memory at {path}.",
+        "zh": "{path} 处没有记忆文件。",
+    },
+    "erase.unknown": {
+        "en": "There is nothing to erase of the {kind} {name!r}.",
+        "zh": "没有与 {kind} {name!r} 有关的内容可抹除。",
+    },
+    "erase.merged": {
+        "en": "{name} was merged into {into}, which has its names now; erase {into}.",
+        "zh": "{name} 已并入 {into}，其名称现归 {into} 所有；请抹除 {into}。",
+    },
+    "erase.found": {
+        "en": "To be erased: {memories} memories in {versions} versions and {entities} entities,"
+        " with their names, relations, vectors and history.",
+        "zh": "将抹除：{memories} 条记忆（共 {versions} 个版本）、{entities} 个实体，"
+        "及其名称、关系、向量与历史。",
+    },
+    "erase.more": {"en": "  ... and {count} more", "zh": "  ……另有 {count} 条"},
+    "erase.copies": {
+        "en": "Backups and exports made before still hold it. Of backups there are:",
+        "zh": "此前的备份与导出中仍有这些内容。现有备份：",
+    },
+    "erase.no_copies": {
+        "en": "Backups and exports made before still hold it; none are in {folder}.",
+        "zh": "此前的备份与导出中仍有这些内容；{folder} 中没有备份。",
+    },
+    "erase.ask": {
+        "en": "This cannot be undone. Erase it? [yes/no] ",
+        "zh": "此操作不可撤销。确定抹除？[yes/no] ",
+    },
+    "erase.refused": {
+        "en": "Nothing was erased. Without a terminal to ask on, --yes says that it is meant.",
+        "zh": "未抹除任何内容。没有可供确认的终端时，请用 --yes 表示确认。",
+    },
+    "erase.left": {"en": "Nothing was erased.", "zh": "未抹除任何内容。"},
+    "erase.done": {
+        "en": "Erased: {memories} memories in {versions} versions, {entities} entities,"
+        " {relations} relations. Questions once asked in their words may be in the log of recalls.",
+        "zh": "已抹除：{memories} 条记忆（共 {versions} 个版本）、{entities} 个实体、"
+        "{relations} 条关系。以其中词语提出的查询可能仍在查询日志中。",
+    },
+    "erase.finished": {
+        "en": "{path} was written anew: nothing of it is left there.",
+        "zh": "{path} 已重写：其中不再留有这些内容。",
+    },
+    "erase.waits": {
+        "en": "{path} is in use: bytes of what was erased are still in it. Stop the server and run"
+        " this again.",
+        "zh": "{path} 正在使用：已抹除内容的字节仍在文件中。请停止服务器后再次运行。",
+    },
     "resolve.candidate": {
         "en": "{keep} <- {duplicate}  ({score:.2f}, {reason})",
         "zh": "{keep} <- {duplicate}（{score:.2f}，{reason}）",

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 
 from filelock import FileLock, Timeout
 
@@ -24,8 +25,12 @@ TICK_SECONDS = 0.5
 PATIENCE_SECONDS = 0.5
 LEAVE_SECONDS = 2.0
 """How long the end of the server waits for the step at hand."""
+PURGE_SECONDS = 86_400.0
+"""How long after a purge the next one begins."""
+BREATH_SECONDS = 0.02
+"""How long a purge leaves the file to others between two steps."""
 AGAIN_SECONDS = 600.0
-"""How long after a failed backup the next one is tried."""
+"""How long after a failed backup or purge the next one is tried."""
 
 
 class Keeper:
@@ -46,7 +51,7 @@ class Keeper:
         self._failed: dict[str, str] = {}
         self._quiet = (0, time.monotonic())
         self._next = time.monotonic() + self._interval
-        self._next_backup = 0.0
+        self._next_backup = self._next_purge = 0.0
         self._thread = threading.Thread(target=self._run, name="mnelo-keeper", daemon=True)
 
     def start(self) -> None:
@@ -89,7 +94,19 @@ class Keeper:
             for name, step in self._steps.items():
                 if not self._stop.is_set():
                     self._do(name, step)
+            self._purge_if_due(now)
             self._back_up_if_due(now)
+
+    def _purge_if_due(self, now: float) -> None:
+        """Purge what was closed long ago, once a day; what a stop left goes the next time."""
+        if self._config.keeper_purge_days and now >= self._next_purge and not self._stop.is_set():
+            self._do("purge", self._purge)
+            self._next_purge = now + (AGAIN_SECONDS if "purge" in self._failed else PURGE_SECONDS)
+
+    def _purge(self) -> None:
+        age = timedelta(days=self._config.keeper_purge_days)
+        before = timestamps.stamp(datetime.now(timezone.utc) - age)
+        self._store.purge(before, lambda: self._stop.wait(BREATH_SECONDS))
 
     def _back_up_if_due(self, now: float) -> None:
         """Make a backup where the newest one, whoever made it, is too old."""

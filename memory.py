@@ -77,8 +77,8 @@ from rows import (
     Vectors,
     is_chunk_id,
 )
-from store import SCHEMA_VERSION, SqliteStore, View
-from validation import Id, Integer, Name, Number
+from store import SCHEMA_VERSION, Erasing, Found, SqliteStore, View
+from validation import Choice, Id, Integer, Name, Number
 
 log = logging.getLogger("mnelo")
 
@@ -92,6 +92,10 @@ ALONE: dict[Lane, Callable[[View, Query], Ranking]] = {
 }
 """The lanes that start from the query; graph starts from what they found."""
 
+ACTIONS = ("remember", "entity", "relate", "update", "forget", "merge", "undo", "erase")
+"""What the audit has records of."""
+
+MOST_RECORDS = 10_000
 READER_SETS = 4
 MOST_IN_TURN = 200_000  # memories; of more the lanes gain by threads what handing over costs
 INLINE_CHARACTERS = 4000  # a longer text gets its vectors after the answer
@@ -456,6 +460,44 @@ class Memory:
         """Put every row back as it was before a merge; 0 if that was done already."""
         number = Integer(1, (1 << 63) - 1).read("audit_id", audit_id)
         return self._store.undo_merge(number, CLIENT.get())
+
+    # -- looking back, and out of mind --
+
+    def undo(self, audit_id: int) -> dict[str, Any]:
+        """Put everything back as it was before a forget, an update, a relate or a merge.
+
+        `audit_id` is what history calls it. Refused, with the reason, where it was done already
+        or where a later action builds on it; nothing is changed then.
+        """
+        number = Integer(1, (1 << 63) - 1).read("audit_id", audit_id)
+        done = self._store.undo(number, CLIENT.get())
+        self._work.set()
+        return done
+
+    def history(
+        self, limit: int = 20, target: str | None = None, action: str | None = None
+    ) -> list[dict[str, Any]]:
+        """What was done, newest first: of all, of one target in all its versions, of one action."""
+        most = Integer(1, MOST_RECORDS).read("limit", limit)
+        wanted = None if target is None else Id().read("target", target)
+        done = None if action is None else Choice(ACTIONS).read("action", action)
+        return self._store.history(most, wanted, done)
+
+    def erasing(self, what: Erasing) -> Found:
+        """What an erasure would remove; NotFound where there is nothing of that name."""
+        return self._store.erasing(what)
+
+    def erase(self, what: Erasing) -> dict[str, int]:
+        """Remove something for real, with its history; how much of what. finish_erasing follows."""
+        return dict(self._store.erase(what, CLIENT.get()))
+
+    def waits_for_erasing(self) -> bool:
+        """Whether the bytes of something erased may still be in the file."""
+        return self._store.waits_for_erasing()
+
+    def finish_erasing(self, seconds: float) -> bool:
+        """Write the file anew without what was erased; False while others are using it."""
+        return self._store.finish_erasing(seconds)
 
     # -- upkeep --
 

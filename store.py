@@ -16,14 +16,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import apsw
 import numpy as np
@@ -887,6 +887,7 @@ class SqliteStore:
         self._log_db: apsw.Connection | None = None
         self._indexes = _Indexes()
         self._terms: dict[str, int] = {}  # numbers in the file, for who holds the write lock
+        self._spelled: Spellings | None = None  # the names that were known with them
         with self._explained():
             self._db = self._open()
 
@@ -1004,15 +1005,21 @@ class SqliteStore:
                 raise
 
     @contextmanager
-    def _writing(self, client: str) -> Iterator["_Writer"]:
-        """A transaction of what a client asked for, with all that follows from it."""
-        with self._transaction() as db:
-            if len(self._terms) > MOST_TERMS:
-                self._terms.clear()
+    def _writing(self, client: str, *, undoable: bool = False) -> Iterator["_Writer"]:
+        """A transaction of what a client asked for, with all that follows from it.
+
+        Of an undoable one the last record of the audit tells which rows it changed, and how.
+        """
+        with self._transaction() as db, _noting(db) if undoable else nullcontext() as changes:
             spellings = self._indexes.spellings(db, starts=True)
+            if spellings is not self._spelled or len(self._terms) > MOST_TERMS:
+                self._terms.clear()  # names that are read anew tell that rows were removed
+                self._spelled = spellings
             writer = _Writer(db, timestamps.now(), client, self._terms, spellings)
             yield writer
             writer.finish()
+            if changes is not None:
+                writer.note(changes())
 
     @contextmanager
     def _begun(self, db: apsw.Connection) -> Iterator[None]:
@@ -1068,14 +1075,14 @@ class SqliteStore:
         The ids are the same where the change changes nothing.
         """
         indexed = None if change.content is None else Indexed(change.content)
-        with self._writing(client) as writer:
+        with self._writing(client, undoable=True) as writer:
             return writer.replace(chunk_id, change, indexed, reason)
 
     def close_chunk(
         self, chunk_id: str, reason: str, cascade: bool, client: str
     ) -> tuple[int, int]:
         """Forget a memory; how many chunks and how many relations were closed."""
-        with self._writing(client) as writer:
+        with self._writing(client, undoable=True) as writer:
             return writer.forget_chunk(chunk_id, reason, cascade)
 
     def written_index(self) -> Index:
@@ -1090,17 +1097,17 @@ class SqliteStore:
 
     def put_relation(self, relation: NewRelation, client: str) -> tuple[int, str]:
         """Store a relation; its id and what was done."""
-        with self._writing(client) as writer:
+        with self._writing(client, undoable=True) as writer:
             return writer.put_relation(relation, source="manual", about=writer.now)
 
     def close_entity(
         self, entity_id: str, reason: str, cascade: bool, client: str
     ) -> tuple[int, int]:
-        with self._writing(client) as writer:
+        with self._writing(client, undoable=True) as writer:
             return writer.forget_entity(entity_id, reason, cascade)
 
     def close_relation(self, relation_id: int, reason: str, client: str) -> int:
-        with self._writing(client) as writer:
+        with self._writing(client, undoable=True) as writer:
             return writer.forget_relation(relation_id, reason)
 
     def merge_entities(self, keep: str, duplicate: str, reason: str, client: str) -> Merge | None:
@@ -1112,6 +1119,16 @@ class SqliteStore:
         """Take a merge back; how many were."""
         with self._writing(client) as writer:
             return writer.undo_merge(audit_id)
+
+    def undo(self, audit_id: int, client: str) -> dict[str, Any]:
+        """Put every row back that a recorded action changed; what was undone, and its record."""
+        with self._writing(client) as writer:
+            return _undo(writer, audit_id)
+
+    def history(self, limit: int, target: str | None, action: str | None) -> list[dict[str, Any]]:
+        """The newest records of the audit, of one target or action where that is named."""
+        with self.view() as view:
+            return _history(view._db, limit, target, action)
 
     # -- vectors --
 
@@ -1260,6 +1277,93 @@ class SqliteStore:
                     count = len(_all(db, TRIM[table], (rows,)))
                 dropped += count
         return dropped
+
+    def purge(self, before: str, stop: Callable[[], bool]) -> int:
+        """Remove for good what was closed before a moment, in small steps; how many rows went.
+
+        `stop` is asked between them, and may take its time to let others write; what is left
+        then goes the next time.
+        """
+        removed = 0
+        for purging in _PURGES:
+            for rows in self._aged(purging.found, before, stop):
+                with self._writing("") as writer:
+                    removed += purging.remove(writer._db, rows, before)
+        if removed:
+            with self._transaction() as db:
+                _forget_changes(db)
+        return removed
+
+    def _aged(self, sql: str, before: str, stop: Callable[[], bool]) -> Iterator[list[int]]:
+        """The numbers of rows that may be old enough, some at a time, in their order."""
+        after = 0
+        while not stop():
+            with self.view() as view:
+                bound = {"before": before, "after": after, "most": PURGED_AT_ONCE}
+                rows = [row[0] for row in _all(view._db, sql, bound)]
+            if not rows:
+                return
+            yield rows
+            after = rows[-1]
+
+    def erasing(self, what: "Erasing") -> "Found":
+        """What an erasure would remove; NotFound where there is nothing of that name."""
+        with self.view() as view, _reading(view._db):
+            return _to_erase(view._db, what)
+
+    def erase(self, what: "Erasing", client: str) -> Counter[str]:
+        """Remove rows, their history and all that is known of them; how many of each kind.
+
+        The bytes are gone after finish_erasing, and a file that waits for it knows.
+        """
+        done, more = Counter[str](), True
+        with self._transaction() as db:
+            db.execute(PUT_META, (ERASED, "1", timestamps.now()))
+        while more:
+            with self._overwriting(), self._writing(client) as writer:
+                step = _erase_some(writer, what)
+            done += step
+            more = step["memories"] > 0
+        with self._overwriting(), self._writing(client) as writer:
+            done += _erase_entities(writer, what)
+            writer._audit("erase", what.kind, what.shown, "", _json(dict(done)))
+        return done
+
+    @contextmanager
+    def _overwriting(self) -> Iterator[None]:
+        """Let SQLite overwrite what is deleted, until VACUUM leaves nothing of it."""
+        self._db.pragma("secure_delete", True)
+        try:
+            yield
+        finally:
+            self._db.pragma("secure_delete", False)
+
+    def waits_for_erasing(self) -> bool:
+        """Whether something was erased whose bytes may still be in the file."""
+        with self.view() as view:
+            return _one(view._db, "SELECT 1 FROM meta WHERE key = ?", (ERASED,)) is not None
+
+    def finish_erasing(self, seconds: float) -> bool:
+        """Write the file anew without what was erased; False while others are using it.
+
+        It waits that long for them. It can be called again, and needs the file's size once more.
+        """
+        # Of a change of model that was broken off, vectors of what was erased may be left.
+        NextVectors(self).drop(next_too=False)
+        with self._overwriting(), self._writing("") as writer:
+            _drop_unused(writer._db)
+        with self._keeping() as db:
+            db.set_busy_timeout(int(seconds * 1000))
+            try:
+                for table in TEXT_INDEXES:
+                    db.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+                db.execute("VACUUM")
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                db.execute("DELETE FROM meta WHERE key = ?", (ERASED,))
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:
+                return False
+        return True
 
     def optimize(self) -> None:
         """Let SQLite bring its statistics up to date where that pays."""
@@ -2494,6 +2598,7 @@ class _Writer:
         self._vectors: list[tuple[int, bytes]] = []
         self._windows: list[tuple[int, int, int]] = []
         self._audits: list[tuple[str, ...]] = []
+        self._last_audit: int | None = None  # the last record that was written
         self._mentions: dict[tuple[str, int], str] = {}
         self._pieces: dict[int, str] = {}
         self._new_names: list[tuple[str, str, int]] = []
@@ -2981,7 +3086,7 @@ class _Writer:
         detail = {"keep": into["id"], "duplicate": gone["id"], **done}
         self._audit("merge", "entity", into["id"], reason, _json(detail))
         self._write_audits()
-        return Merge(self._db.last_insert_rowid(), len(done["relations"]), len(done["mentions"]))
+        return Merge(self._last_audit or 0, len(done["relations"]), len(done["mentions"]))
 
     def _known_entity(self, entity_id: str) -> dict[str, Any]:
         known = _table(self._db, LATEST_ENTITY, words.identity(entity_id))
@@ -3059,6 +3164,10 @@ class _Writer:
         if _one(self._db, sql, (str(audit_id),)):
             return 0
         done = json.loads(audit["detail_json"])
+        if not _holds_undo("merge", done):
+            raise InvalidInput(
+                "undo.lacking", id=audit_id, action="merge", target=audit["target_id"]
+            )
         for each in reversed(done["relations"]):
             self._put_relation_back(each, audit_id)
         taken = (done["keep"], json.dumps(done["aliases"]))
@@ -3202,8 +3311,19 @@ class _Writer:
         self._audits.append(row)
 
     def _write_audits(self) -> None:
-        self._db.executemany(INSERT_AUDIT, self._audits)
+        if self._audits:
+            self._db.executemany(INSERT_AUDIT, self._audits)
+            self._last_audit = self._db.last_insert_rowid()
         self._audits = []
+
+    def note(self, changes: Sequence["RowChange"]) -> None:
+        """Add to the last record which rows were changed, for who wants them back as they were."""
+        if self._last_audit is None:
+            return
+        chunk, relation, change = _all(self._db, LATEST_NUMBERS)[0]
+        after = {"chunk": chunk, "relation": relation, "change": change}
+        noted = _json({"rows": changes, "after": after})
+        self._db.execute(NOTE, (noted, self._last_audit))
 
 
 def _entity_values(entity: NewEntity, known: dict[str, Any] | None) -> dict[str, str]:
@@ -3432,6 +3552,873 @@ def _index_again(writer: _Writer, seq: int) -> None:
             db.execute("DELETE FROM closed_trigrams WHERE rowid = ?", (seq,))
             pieces = indexed.pieces(metadata)
             db.execute(PUT_PIECES.format("closed_trigrams"), (seq, pieces))
+
+
+# --- Undo ------------------------------------------------------------------------------
+
+# What an action writes that can be undone, what hangs on others first: the key of each table, and
+# the columns of its rows that ever change.
+WATCHED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "tags": (("chunk_seq", "tag"), ()),
+    "evidence": (("relation_id", "chunk_seq"), ()),
+    "mentions": (("entity_id", "chunk_seq"), ("origin",)),
+    "aliases": (("key", "entity_id"), ("valid_from",)),
+    "relations": (("id",), ("valid_from", "valid_until")),
+    "entities": (("seq",), ("valid_from", "valid_until", "superseded_by")),
+    "chunks": (("seq",), ("valid_until", "superseded_by")),
+}
+
+LATEST_NUMBERS = """
+    SELECT (SELECT coalesce(max(seq), 0) FROM chunks),
+        (SELECT coalesce(max(id), 0) FROM relations), (SELECT coalesce(max(id), 0) FROM changes)
+"""
+NOTE = "UPDATE audit SET detail_json = json_patch(detail_json, ?) WHERE id = ?"
+
+_UNDONE_BY = """
+    (SELECT u.id FROM audit u WHERE u.action = 'undo' AND u.target_id = CAST(a.id AS TEXT))
+"""
+RECORD = f"SELECT a.*, {_UNDONE_BY} AS undone_by FROM audit a WHERE a.id = ?"
+RECORD_COLUMNS = (
+    *("audit_id", "at", "client", "action", "kind", "target", "reason", "detail", "undone_by"),
+)
+RECORDS = f"""
+    SELECT a.id, a.at, a.client, a.action, a.target_kind, a.target_id, a.reason, a.detail_json,
+        {_UNDONE_BY}
+    FROM audit a
+    WHERE (:ids IS NULL OR a.target_id IN (SELECT value FROM json_each(:ids)))
+    AND (:action IS NULL OR a.action = :action)
+    ORDER BY a.id DESC LIMIT :limit
+"""
+
+# The first later record of what is named, by kind and id or by the beginning of a noted row.
+LATER = f"""
+    SELECT a.id, a.action, a.target_id, a.at FROM audit a
+    WHERE a.id > :id AND a.action <> 'undo' AND {_UNDONE_BY} IS NULL
+    AND (
+        EXISTS (
+            SELECT 1 FROM json_each(:targets) t
+            WHERE t.value ->> 0 = a.target_kind AND t.value ->> 1 = a.target_id
+            OR t.value ->> 1 IN (a.detail_json ->> 'duplicate', a.detail_json ->> 'supersedes')
+            OR (a.action = 'merge' AND t.value ->> 0 = 'relation' AND EXISTS (
+                SELECT 1 FROM json_each(a.detail_json, '$.relations') m
+                WHERE CAST(m.value ->> 'old' AS TEXT) = t.value ->> 1
+            ))
+            OR (a.action = 'remember' AND t.value ->> 0 = 'entity' AND EXISTS (
+                SELECT 1 FROM chunks c JOIN mentions m ON m.chunk_seq = c.seq
+                WHERE c.id = a.target_id AND m.entity_id = t.value ->> 1 AND m.origin <> 'found'
+            ))
+            OR (a.action = 'relate' AND t.value ->> 0 = 'entity' AND EXISTS (
+                SELECT 1 FROM relations r WHERE r.id = CAST(a.target_id AS INTEGER)
+                AND t.value ->> 1 IN (r.source_id, r.target_id)
+            ))
+        )
+        OR EXISTS (SELECT 1 FROM json_each(:rows) r WHERE instr(a.detail_json, r.value))
+    )
+    ORDER BY a.id LIMIT 1
+"""
+
+_IS_NEW = """
+    NOT EXISTS (SELECT 1 FROM entities o WHERE o.id = e.id AND o.seq <> e.seq)
+"""
+_AT_CHUNK = """
+    SELECT r.id FROM chunks c JOIN relations r ON r.{0} = c.id WHERE c.seq = :key
+"""
+_AT_ENTITY = f"""
+    SELECT r.id FROM entities e JOIN relations r ON r.{{0}} = e.id
+    WHERE e.seq = :key AND (r.id > :relation OR {_IS_NEW})
+"""
+# What hangs on a row that an action made: with what it did not make itself, it cannot go.
+HANGING = {
+    "chunks": (
+        ("tags", "SELECT chunk_seq, tag FROM tags WHERE chunk_seq = :key"),
+        (
+            "mentions",
+            """
+            SELECT entity_id, chunk_seq FROM mentions
+            WHERE chunk_seq = :key AND origin <> 'found'
+            """,
+        ),
+        ("evidence", "SELECT relation_id, chunk_seq FROM evidence WHERE chunk_seq = :key"),
+        *(("relations", _AT_CHUNK.format(end)) for end in _ENDS),
+    ),
+    "relations": (
+        ("evidence", "SELECT relation_id, chunk_seq FROM evidence WHERE relation_id = :key"),
+    ),
+    "entities": (
+        (
+            "mentions",
+            f"""
+            SELECT m.entity_id, m.chunk_seq FROM entities e JOIN mentions m ON m.entity_id = e.id
+            WHERE e.seq = :key AND m.origin <> 'found' AND (m.chunk_seq > :chunk OR {_IS_NEW})
+            """,
+        ),
+        (
+            "aliases",
+            f"""
+            SELECT a.key, a.entity_id FROM entities e JOIN aliases a ON a.entity_id = e.id
+            WHERE e.seq = :key AND {_IS_NEW}
+            """,
+        ),
+        *(("relations", _AT_ENTITY.format(end)) for end in _ENDS),
+    ),
+}
+
+# What was made since and says what would be said again: the same text, entity or relation.
+SAID_AGAIN = {
+    "chunks": """
+        SELECT 'chunk', n.id FROM chunks c JOIN chunks n ON n.content_hash = c.content_hash
+        AND n.valid_until IS NULL AND n.content = c.content AND n.source = c.source
+        AND n.session_id = c.session_id WHERE c.seq = :key AND n.seq > :chunk
+    """,
+    "entities": """
+        SELECT 'entity', n.id FROM entities c JOIN entities n
+        ON n.key = c.key AND n.valid_until IS NULL AND n.seq <> c.seq WHERE c.seq = :key
+    """,
+    "relations": """
+        SELECT 'relation', CAST(n.id AS TEXT) FROM relations c JOIN relations n
+        ON n.source_id = c.source_id AND n.target_id = c.target_id AND n.relation = c.relation
+        AND (n.valid_until IS NULL OR n.valid_until > :now)
+        WHERE c.id = :key AND n.id > :relation
+    """,
+}
+# The ends of a relation of which nothing is live.
+DEAD_ENDS = """
+    SELECT iif(o.id IN (SELECT id FROM chunks), 'chunk', 'entity'), o.id FROM (
+        SELECT source_id AS id FROM relations WHERE id = :key
+        UNION SELECT target_id FROM relations WHERE id = :key
+    ) o
+    WHERE NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = o.id AND c.valid_until IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM entities e WHERE e.id = o.id AND e.valid_until IS NULL)
+"""
+
+_OF_CHUNK = "SELECT 'chunk', id FROM chunks WHERE seq = "
+TARGETS = {
+    "chunks": _OF_CHUNK + "?1",
+    "tags": _OF_CHUNK + "?1 AND ?2 IS NOT NULL",
+    "entities": "SELECT 'entity', id FROM entities WHERE seq = ?1",
+    "aliases": "SELECT 'entity', ?2",
+    "mentions": f"SELECT 'entity', ?1 UNION ALL {_OF_CHUNK} ?2",
+    "relations": "SELECT 'relation', CAST(?1 AS TEXT)",
+    "evidence": f"SELECT 'relation', CAST(?1 AS TEXT) UNION ALL {_OF_CHUNK} ?2",
+}
+"""For each table what the audit calls that which a row is of, by the row's key."""
+
+SAID = ("chunks", "relations")
+"""What is said again without any row being changed."""
+
+# Whether another relation shows that a chunk is about an entity, or the memory was told again.
+MENTIONED_SINCE = """
+    SELECT 1 FROM chunks c WHERE c.seq = :seq AND (
+        EXISTS (
+            SELECT 1 FROM audit a
+            WHERE a.target_id = c.id AND a.action = 'remember' AND a.id > :id
+        )
+        OR EXISTS (
+            SELECT 1 FROM evidence v JOIN relations r ON r.id = v.relation_id
+            WHERE v.chunk_seq = c.seq AND :entity IN (r.source_id, r.target_id)
+        )
+    )
+"""
+
+NAMED_SINCE = """
+    SELECT DISTINCT a.entity_id FROM json_each(:keys) k JOIN aliases a ON a.key = k.value
+    JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
+    WHERE :since IS NULL
+    OR a.entity_id IN (SELECT what FROM changes WHERE kind = 'entity' AND id > :since)
+"""
+
+
+class RowChange(NamedTuple):
+    """One row that an action made or changed; before is None where it made it."""
+
+    table: str
+    key: list[Any]
+    before: dict[str, Any] | None
+    after: dict[str, Any]
+
+
+@contextmanager
+def _noting(db: apsw.Connection) -> Iterator[Callable[[], list[RowChange]]]:
+    """Watch what is changed of memories and links; gives a way to ask what it is so far."""
+    with closing(apsw.Session(db, "main")) as session:
+        for table in WATCHED:
+            session.attach(table)
+        yield lambda: list(_row_changes(db, session.changeset()))
+
+
+def _row_changes(db: apsw.Connection, changeset: bytes) -> Iterator[RowChange]:
+    for each in apsw.Changeset.iter(changeset):
+        keys, watched = WATCHED[each.name]
+        columns = [row[1] for row in _all(db, f"PRAGMA table_info({each.name})")]
+        old, new = (dict(zip(columns, row or (), strict=False)) for row in (each.old, each.new))
+        before, after = (
+            {name: row[name] for name in watched if row and row[name] is not apsw.no_change}
+            for row in (old, new)
+        )
+        if before or not old:
+            key = [(old or new)[name] for name in keys]
+            yield RowChange(each.name, key, before if old else None, after)
+
+
+def _history(
+    db: apsw.Connection, limit: int, target: str | None, action: str | None
+) -> list[dict[str, Any]]:
+    ids = None if target is None else _json([target, *_versions_of(db, target)])
+    bound = {"ids": ids, "action": action, "limit": limit}
+    rows = _all(db, RECORDS, bound)
+    return [_shown_record(dict(zip(RECORD_COLUMNS, row, strict=True))) for row in rows]
+
+
+def _shown_record(row: dict[str, Any]) -> dict[str, Any]:
+    detail = json.loads(row["detail"])
+    can_undo = row["undone_by"] is None and _holds_undo(row["action"], detail)
+    shown = {key: value for key, value in detail.items() if key not in ("rows", "after")}
+    return row | {"detail": shown, "can_undo": can_undo}
+
+
+def _holds_undo(action: str, detail: dict[str, Any]) -> bool:
+    """Whether a record tells what an undo needs."""
+    return "closed" in detail if action == "merge" else bool(detail.get("rows"))
+
+
+def _undo(writer: _Writer, audit_id: int) -> dict[str, Any]:
+    record = _table(writer._db, RECORD, audit_id)
+    if record is None:
+        raise NotFound("undo.unknown", id=audit_id)
+    detail = json.loads(record["detail_json"])
+    _refuse_undo(record, detail)
+    undoing = _Undo(writer, record, detail)
+    if record["action"] == "merge":
+        undoing.refuse_merged_on()
+        writer.undo_merge(audit_id)
+    else:
+        undoing.put_back()
+        writer._audit("undo", record["action"], str(audit_id), "", "{}")
+    writer._write_audits()
+    return {
+        "undone": audit_id,
+        "action": record["action"],
+        "kind": record["target_kind"],
+        "target": record["target_id"],
+        "audit_id": writer._last_audit,
+    }
+
+
+def _refuse_undo(record: dict[str, Any], detail: dict[str, Any]) -> None:
+    """Raise InvalidInput for a record that cannot be undone, whatever the file holds."""
+    told = {"id": record["id"], "action": record["action"], "target": record["target_id"]}
+    if record["action"] == "undo":
+        raise InvalidInput("undo.undo", id=record["id"])
+    if record["action"] not in ("forget", "update", "relate", "merge"):
+        raise InvalidInput("undo.no_undo", **told)
+    if record["undone_by"] is not None:
+        raise InvalidInput("undo.done", id=record["id"], by=record["undone_by"])
+    if not _holds_undo(record["action"], detail):
+        raise InvalidInput("undo.nothing" if "rows" in detail else "undo.lacking", **told)
+
+
+class _Undo:
+    """Puts back what one record changed; nothing where a later action builds on it."""
+
+    def __init__(self, writer: _Writer, record: dict[str, Any], detail: dict[str, Any]) -> None:
+        self._writer, self._db, self._record = writer, writer._db, record
+        self._rows = [RowChange(*row) for row in detail.get("rows", ())]
+        self._after: dict[str, Any] = detail.get("after", {}) | {"now": writer.now}
+        self._detail = detail
+        self._own = {(row.table, *row.key) for row in self._rows}
+
+    def refuse_merged_on(self) -> None:
+        """Refuse where what two entities became was merged into another one."""
+        kept = self._writer._known_entity(self._detail["keep"])
+        if kept["superseded_by"]:
+            self._refuse([("entity", kept["id"])])
+
+    def put_back(self) -> None:
+        made = [row for row in self._rows if row.before is None]
+        changed = [row for row in self._rows if row.before is not None]
+        self._refuse_built_on(made)
+        for table in WATCHED:
+            for row in made:
+                if row.table == table and not self._stays(row):
+                    self._remove(row)
+        for row in changed:
+            if not self._stays(row):
+                self._restore(row)
+        for row in changed:
+            self._refuse_doubled(row)
+        if made:
+            _forget_changes(self._db)
+
+    # -- refusing --
+
+    def _refuse_built_on(self, made: Sequence[RowChange]) -> None:
+        for row in self._rows:
+            if self._current(row) != row.after:
+                self._refuse(self._targets(row), [row])
+            if row.table == "entities" and row.before is not None:
+                self._refuse_if(SAID_AGAIN["entities"], row)
+        said = [each for row in made if row.table in SAID for each in self._targets(row)]
+        if self._record["action"] == "relate":
+            said.append(("relation", self._record["target_id"]))
+            said += self._told_of_new(made)
+        if later := self._later(said):
+            self._refuse_for(later)
+        for row in made:
+            for table, sql in HANGING.get(row.table, ()):
+                self._refuse_hanging(row, table, sql)
+
+    def _told_of_new(self, made: Sequence[RowChange]) -> list[tuple[str, str]]:
+        """The memories that tell of an entity that goes: each may be told again since."""
+        if not any(row.table == "entities" for row in made):
+            return []
+        told = [row for row in made if row.table == "mentions" and row.after["origin"] != "found"]
+        return [each for row in told for each in self._targets(row) if each[0] == "chunk"]
+
+    def _refuse_hanging(self, row: RowChange, table: str, sql: str) -> None:
+        for key in _all(self._db, sql, self._bound(row)):
+            if (table, *key) not in self._own:
+                hangs = RowChange(table, list(key), None, {})
+                self._refuse([*self._targets(hangs), *self._targets(row)], [row])
+
+    def _refuse_doubled(self, row: RowChange) -> None:
+        """Refuse where what is open again was said anew, or leads to what is no longer there."""
+        if row.table == "chunks":
+            self._refuse_if(SAID_AGAIN["chunks"], row)
+        elif row.table == "relations" and self._holds(row):
+            self._refuse_if(SAID_AGAIN["relations"], row)
+            ends = _all(self._db, DEAD_ENDS, {"key": row.key[0]})
+            if later := self._later(ends):
+                self._refuse_for(later)
+
+    def _holds(self, row: RowChange) -> bool:
+        until = (row.before or {}).get("valid_until")
+        return "valid_until" in (row.before or {}) and (until is None or until > self._writer.now)
+
+    def _refuse_if(self, sql: str, row: RowChange) -> None:
+        if found := _all(self._db, sql, self._bound(row)):
+            self._refuse(found)
+
+    def _refuse(self, targets: Sequence[tuple[str, str]], rows: Sequence[RowChange] = ()) -> None:
+        if later := self._later(targets, rows):
+            self._refuse_for(later)
+        told = {"action": self._record["action"], "target": self._record["target_id"]}
+        raise InvalidInput("undo.changed", id=self._record["id"], **told)
+
+    def _refuse_for(self, later: tuple[int, str, str, str]) -> None:
+        record, action, target, at = later
+        own = {"id": self._record["id"], "action": self._record["action"]}
+        raise InvalidInput("undo.later", **own, later=record, what=action, target=target, at=at)
+
+    def _later(
+        self, targets: Sequence[tuple[str, str]], rows: Sequence[RowChange] = ()
+    ) -> tuple[int, str, str, str] | None:
+        """The first record since that is of one of the targets, or that changed one of the rows."""
+        noted = [json.dumps(row[:2], ensure_ascii=False, separators=(",", ":")) for row in rows]
+        bound = {
+            "id": self._record["id"],
+            "targets": _json(targets),
+            "rows": _json([each.removesuffix("]") + "," for each in noted]),
+        }
+        found: list[tuple[int, str, str, str]] = _all(self._db, LATER, bound)
+        return found[0] if found else None
+
+    def _targets(self, row: RowChange) -> list[tuple[str, str]]:
+        """What the audit calls that which a row is of."""
+        return _all(self._db, TARGETS[row.table], row.key)
+
+    # -- putting back --
+
+    def _bound(self, row: RowChange) -> dict[str, Any]:
+        return self._after | {"key": row.key[0]}
+
+    def _current(self, row: RowChange) -> dict[str, Any] | None:
+        """What a row says now where the action wrote; None where it is gone."""
+        columns = list(row.after)
+        sql = f"SELECT {', '.join(['1', *columns])} FROM {row.table} WHERE {_of_key(row.table)}"
+        found = _all(self._db, sql, row.key)
+        return dict(zip(columns, found[0][1:], strict=True)) if found else None
+
+    def _stays(self, row: RowChange) -> bool:
+        """Whether a mention is there for another reason by now."""
+        if row.table != "mentions":
+            return False
+        entity, seq = row.key
+        bound = {"id": self._record["id"], "entity": entity, "seq": seq}
+        return _one(self._db, MENTIONED_SINCE, bound) is not None
+
+    def _remove(self, row: RowChange) -> None:
+        if row.table == "chunks":
+            _remove_chunk(self._db, row.key[0])
+        else:
+            self._db.execute(f"DELETE FROM {row.table} WHERE {_of_key(row.table)}", row.key)
+        if row.table == "aliases":
+            self._db.execute(UNUSED_NAME_WORDS, (row.key[0],))
+        if row.table == "entities":
+            self._db.execute(MENTIONS_OF_NOBODY)
+
+    def _restore(self, row: RowChange) -> None:
+        before = row.before or {}
+        columns = ", ".join(f"{name} = ?" for name in before)
+        sql = f"UPDATE {row.table} SET {columns} WHERE {_of_key(row.table)}"
+        self._db.execute(sql, (*before.values(), *row.key))
+        if row.table == "chunks":
+            self._reopen(row.key[0])
+
+    def _reopen(self, seq: int) -> None:
+        """Let current searches find a memory again, and whoever was named since in its text."""
+        text, metadata = self._writer._searchable(seq)
+        indexed = Indexed(text)
+        self._db.execute("DELETE FROM closed_trigrams WHERE rowid = ?", (seq,))
+        self._writer._pieces[seq] = indexed.pieces(metadata)
+        self._writer._changed(seq)
+        windows = _all(self._db, WINDOWS_OF_CHUNK, (seq,))
+        self._db.executemany("UPDATE vectors SET live = 1 WHERE rowid = ?", windows)
+        if not windows:  # whatever became of them while it was closed
+            self._db.execute("UPDATE chunks SET pending = 1 WHERE seq = ?", (seq,))
+        spelled = self._writer._spellings.among(indexed.names(self._writer._spellings.starts))
+        since = None if _is_behind(self._db, self._after["change"]) else self._after["change"]
+        named = _all(self._db, NAMED_SINCE, {"keys": _json(spelled), "since": since})
+        known = {row[0] for row in _all(self._db, MENTIONED, (seq,))}
+        self._writer._mention(seq, [row[0] for row in named if row[0] not in known], "found")
+
+
+def _of_key(table: str) -> str:
+    return " AND ".join(f"{name} = ?" for name in WATCHED[table][0])
+
+
+# --- Purge and erase -------------------------------------------------------------------
+
+PURGED_AT_ONCE = 100  # rows of one transaction, while which other writers wait
+ERASED_AT_ONCE = 50  # memories, in the same sense
+ERASED = "erased"
+"""The key of meta that is there while bytes of something erased may be in the file."""
+
+UNUSED_NAME_WORDS = """
+    DELETE FROM name_words WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM aliases WHERE key = ?1)
+"""
+MENTIONS_OF_NOBODY = "DELETE FROM mentions WHERE entity_id NOT IN (SELECT id FROM entities)"
+
+VERSIONS = """
+    WITH RECURSIVE
+        older (id) AS (
+            VALUES (?1)
+            UNION SELECT c.id FROM older JOIN chunks c ON c.superseded_by = older.id
+        ),
+        newer (id) AS (
+            VALUES (?1)
+            UNION SELECT c.superseded_by FROM newer JOIN chunks c ON c.id = newer.id
+            WHERE c.superseded_by IS NOT NULL
+        )
+    SELECT c.id, c.seq FROM chunks c WHERE c.id IN (SELECT id FROM older UNION SELECT id FROM newer)
+    ORDER BY c.seq
+"""
+"""All versions of the memory that one id belongs to, oldest first."""
+
+# A relation goes on to name a chunk that is there, where another one shows it.
+SHOWN_BY_ANOTHER = """
+    UPDATE relations SET evidence_chunk_id = (
+        SELECT c.id FROM evidence v JOIN chunks c ON c.seq = v.chunk_seq
+        WHERE v.relation_id = relations.id AND c.seq <> :seq ORDER BY c.seq LIMIT 1
+    )
+    WHERE id IN (SELECT relation_id FROM evidence WHERE chunk_seq = :seq)
+    AND evidence_chunk_id = (SELECT id FROM chunks WHERE seq = :seq)
+"""
+
+
+def _versions_of(db: apsw.Connection, chunk_id: str) -> dict[str, int]:
+    """The ids and seqs of all versions of a memory, oldest first; none where it is not there."""
+    return dict(_all(db, VERSIONS, (chunk_id,)))
+
+
+def _forget_changes(db: apsw.Connection) -> None:
+    """Let every process read everything anew: it cannot see which rows are no longer there."""
+    sql = "INSERT INTO changes (kind, what) VALUES ('chunk', 0)"
+    db.execute(sql)  # what comes after it is more than one beyond all that anybody has seen
+    db.execute(sql)
+    db.execute("DELETE FROM changes WHERE id < ?", (db.last_insert_rowid(),))
+
+
+def _remove_chunk(db: apsw.Connection, seq: int) -> None:
+    """Remove one version and all that is of it."""
+    if _has_vectors(db):
+        # Since 0.1.9 vec0 leaves zeros in its block where a vector was.
+        windows = _all(db, WINDOWS_OF_CHUNK, (seq,))
+        db.executemany("DELETE FROM vectors WHERE rowid = ?", windows)
+    db.execute(SHOWN_BY_ANOTHER, {"seq": seq})
+    for table in ("windows", "postings", "tags", "mentions", "evidence"):
+        db.execute(f"DELETE FROM {table} WHERE chunk_seq = ?", (seq,))
+    for table in TEXT_INDEXES:
+        db.execute(f"DELETE FROM {table} WHERE rowid = ?", (seq,))
+    db.execute("DELETE FROM chunks WHERE seq = ?", (seq,))
+
+
+def _keep_rev(db: apsw.Connection, rev: int) -> None:
+    """Keep the number of the last change above all that anybody saw, though its row is gone."""
+    sql = "UPDATE postings SET rev = ? WHERE chunk_seq = (SELECT max(chunk_seq) FROM postings)"
+    db.execute(sql, (rev,))
+    if not db.changes():  # no row is left to keep it
+        _forget_changes(db)
+
+
+def _remove_relation(db: apsw.Connection, relation_id: int) -> None:
+    db.execute("DELETE FROM evidence WHERE relation_id = ?", (relation_id,))
+    db.execute("DELETE FROM relations WHERE id = ?", (relation_id,))
+
+
+# -- what is old --
+
+# One that was over when it was written was told so: that is no closing.
+_AGED_RELATIONS = """
+    SELECT id FROM relations
+    WHERE valid_until < :before AND created_at <= valid_until AND id > :after
+    ORDER BY id LIMIT :most
+"""
+_AGED_CHUNKS = """
+    SELECT seq FROM chunks WHERE valid_until < :before AND seq > :after ORDER BY seq LIMIT :most
+"""
+_AGED_ENTITIES = """
+    SELECT seq FROM entities WHERE valid_until < :before AND seq > :after ORDER BY seq LIMIT :most
+"""
+_AGED_RECORDS = """
+    SELECT id FROM audit WHERE at < :before AND id > :after
+    AND (detail_json ->> 'rows' IS NOT NULL OR detail_json ->> 'closed' IS NOT NULL)
+    ORDER BY id LIMIT :most
+"""
+_WITHOUT_UNDO = """
+    UPDATE audit SET detail_json = json_remove(
+        detail_json, '$.rows', '$.after',
+        '$.closed', '$.aliases', '$.mentions', '$.relations', '$.version'
+    )
+    WHERE id = ?
+"""
+# A version that is still led to, by an older one or by a relation, stays.
+_CHUNK_MAY_GO = """
+    SELECT c.seq FROM chunks c WHERE c.seq = :key AND c.valid_until < :before
+    AND NOT EXISTS (SELECT 1 FROM chunks o WHERE o.superseded_by = c.id)
+    AND NOT EXISTS (SELECT 1 FROM relations r WHERE r.source_id = c.id)
+    AND NOT EXISTS (SELECT 1 FROM relations r WHERE r.target_id = c.id)
+"""
+# The last version stays while a relation hangs on it, or while it leads to what it was merged into.
+_ENTITY_MAY_GO = """
+    SELECT e.seq, e.id FROM entities e WHERE e.seq = :key AND e.valid_until < :before
+    AND NOT EXISTS (SELECT 1 FROM entities k WHERE k.id = e.superseded_by)
+    AND (
+        EXISTS (SELECT 1 FROM entities o WHERE o.id = e.id AND o.seq > e.seq)
+        OR NOT EXISTS (
+            SELECT 1 FROM relations r WHERE r.source_id = e.id
+            UNION ALL SELECT 1 FROM relations r WHERE r.target_id = e.id
+            UNION ALL SELECT 1 FROM entities d WHERE d.superseded_by = e.id
+        )
+    )
+"""
+"""An older version of an entity that is there may go at once; a merged one leads on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Purging:
+    """One kind of row that is purged: how old ones are found, and how they are removed."""
+
+    found: str
+    remove: Callable[[apsw.Connection, list[int], str], int]
+
+
+def _purge_relations(db: apsw.Connection, ids: list[int], before: str) -> int:
+    sql = "SELECT 1 FROM relations WHERE id = ? AND valid_until < ?"
+    old = [each for each in ids if _one(db, sql, (each, before))]
+    for relation_id in old:
+        _remove_relation(db, relation_id)
+        _forget_records(db, "relation", [str(relation_id)])
+    return len(old)
+
+
+def _purge_chunks(db: apsw.Connection, seqs: list[int], before: str) -> int:
+    """Remove closed versions, oldest first, so that none leads to one that is gone."""
+    rev, last = int(_one(db, f"SELECT {_NEXT_REV}")), int(_one(db, LAST_CHANGE))
+    removed = 0
+    for seq in seqs:
+        if _one(db, _CHUNK_MAY_GO, {"key": seq, "before": before}):
+            _forget_records(db, "chunk", [_one(db, "SELECT id FROM chunks WHERE seq = ?", (seq,))])
+            _remove_chunk(db, seq)
+            removed += 1
+    if removed:
+        _keep_rev(db, rev)
+        # No current search shows closed chunks: their mentions need not be read anew each time.
+        db.execute("DELETE FROM changes WHERE id > ? AND kind = 'chunk'", (last,))
+    return removed
+
+
+def _purge_entities(db: apsw.Connection, seqs: list[int], before: str) -> int:
+    removed = 0
+    for seq in seqs:
+        for _, entity_id in _all(db, _ENTITY_MAY_GO, {"key": seq, "before": before}):
+            db.execute("DELETE FROM entities WHERE seq = ?", (seq,))
+            if not _one(db, "SELECT 1 FROM entities WHERE id = ?", (entity_id,)):
+                _remove_names(db, entity_id)
+                _forget_records(db, "entity", [entity_id])
+            removed += 1
+    return removed
+
+
+def _purge_records(db: apsw.Connection, ids: list[int], before: str) -> int:
+    """Take from records of that age what an undo would need, of which rows may be gone."""
+    db.executemany(_WITHOUT_UNDO, [(each,) for each in ids])
+    return 0
+
+
+def _remove_names(db: apsw.Connection, entity_id: str) -> None:
+    """Remove what leads to an entity of which no version is left."""
+    db.execute("DELETE FROM mentions WHERE entity_id = ?", (entity_id,))
+    sql = "DELETE FROM aliases WHERE entity_id = ? RETURNING key"
+    db.executemany(UNUSED_NAME_WORDS, _all(db, sql, (entity_id,)))
+
+
+def _forget_records(db: apsw.Connection, kind: str, targets: Iterable[str]) -> None:
+    """Leave of records about something only that it was done, when and by whom."""
+    sql = "UPDATE audit SET reason = '', detail_json = '{}' WHERE target_kind = ? AND target_id = ?"
+    db.executemany(sql, [(kind, target) for target in targets])
+
+
+_PURGES = (
+    _Purging(_AGED_RECORDS, _purge_records),
+    _Purging(_AGED_RELATIONS, _purge_relations),
+    _Purging(_AGED_CHUNKS, _purge_chunks),
+    _Purging(_AGED_ENTITIES, _purge_entities),
+)
+
+# -- what is to be forgotten for good --
+
+FIRST_TEXTS = 3  # that are shown of what is to be erased
+ALL_OF_THEM = -1  # no limit, for SQLite
+
+
+@dataclass(frozen=True, slots=True)
+class Erasing:
+    """What is to be erased: one memory, one entity, or all that is from a source."""
+
+    chunk: str | None = None
+    entity: str | None = None
+    source: str | None = None
+    session: str | None = None
+    with_memories: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "chunk" if self.chunk else "entity" if self.entity else "source"
+
+    @property
+    def shown(self) -> str:
+        """What the audit may keep of its name: the id of a memory says nothing of it."""
+        return self.chunk or "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an erasure finds: memories and their versions, entities, and how some memories begin."""
+
+    memories: int
+    versions: int
+    entities: int
+    texts: list[str]
+
+
+_OF_ENTITIES = """
+    SELECT c.id FROM json_each(:entities) e JOIN mentions m ON m.entity_id = e.value
+    JOIN chunks c ON c.seq = m.chunk_seq
+"""
+_OF_SOURCE = """
+    SELECT id FROM chunks WHERE source = :source COLLATE NOCASE
+    AND (:session IS NULL OR session_id = :session)
+"""
+_MERGED_INTO = """
+    WITH RECURSIVE same (id) AS (
+        VALUES (?1)
+        UNION SELECT e.id FROM same JOIN entities e ON e.superseded_by = same.id
+    )
+    SELECT id FROM same
+"""
+# Entities that a source told of first and that nobody else tells of.
+_NOBODY_ELSES = """
+    SELECT DISTINCT e.id FROM entities e WHERE e.source = :source COLLATE NOCASE
+    AND NOT EXISTS (SELECT 1 FROM entities o WHERE o.superseded_by = e.id OR o.id = e.superseded_by)
+    AND NOT EXISTS (
+        SELECT 1 FROM relations r WHERE r.source_id = e.id AND r.source <> :source COLLATE NOCASE
+        UNION ALL
+        SELECT 1 FROM relations r WHERE r.target_id = e.id AND r.source <> :source COLLATE NOCASE
+        UNION ALL
+        SELECT 1 FROM mentions m JOIN chunks c ON c.seq = m.chunk_seq
+        WHERE m.entity_id = e.id AND m.origin <> 'found' AND c.source <> :source COLLATE NOCASE
+    )
+"""
+_SHOWN_BY_NOBODY = """
+    SELECT id FROM relations r WHERE id IN (SELECT value FROM json_each(?))
+    AND NOT EXISTS (SELECT 1 FROM evidence v WHERE v.relation_id = r.id)
+"""
+_FORGET_NAMED = """
+    UPDATE audit SET reason = '', detail_json = '{}',
+        target_id = iif(target_kind = 'entity' AND target_id IN (
+            SELECT value FROM json_each(:ids)
+        ), '-', target_id)
+    WHERE id IN (SELECT value FROM json_each(:reasons))
+    OR (target_kind = 'entity' AND target_id IN (SELECT value FROM json_each(:ids)))
+    OR EXISTS (SELECT 1 FROM json_each(:quoted) q WHERE instr(detail_json, q.value))
+"""
+_FORGET_ANSWERS = """
+    DELETE FROM recall_log WHERE EXISTS (
+        SELECT 1 FROM json_each(results_json) r WHERE r.value IN (SELECT value FROM json_each(?))
+    )
+"""
+REASONS = "SELECT id, reason FROM audit WHERE reason <> ''"
+QUERIES = "SELECT id, query FROM recall_log"
+
+
+def _entities_to_erase(db: apsw.Connection, what: Erasing) -> list[str]:
+    """The ids of entities, with those that were merged into them."""
+    if what.source and not what.session:  # of a session they may be known from another
+        return [row[0] for row in _all(db, _NOBODY_ELSES, {"source": what.source})]
+    if not what.entity:
+        return []
+    known = _table(db, LATEST_ENTITY, words.identity(what.entity.removeprefix("entity:")))
+    if known is None:
+        raise NotFound("erase.unknown", kind="entity", name=what.entity)
+    if known["superseded_by"]:
+        raise InvalidInput("erase.merged", name=what.entity, into=known["superseded_by"])
+    return [row[0] for row in _all(db, _MERGED_INTO, (known["id"],))]
+
+
+def _memories_to_erase(db: apsw.Connection, what: Erasing, most: int) -> list[str]:
+    """Ids of some of the versions to be erased."""
+    if what.chunk:
+        return list(_versions_of(db, what.chunk))
+    if what.source:
+        bound: dict[str, Any] = {"source": what.source, "session": what.session, "most": most}
+        found = _all(db, _OF_SOURCE + "ORDER BY seq LIMIT :most", bound)
+    elif what.with_memories:
+        entities = _json(_entities_to_erase(db, what))
+        found = _all(db, _OF_ENTITIES + "LIMIT :most", {"entities": entities, "most": most})
+    else:
+        found = []
+    return [row[0] for row in found]
+
+
+def _to_erase(db: apsw.Connection, what: Erasing) -> Found:
+    entities = _entities_to_erase(db, what)
+    chains = dict[tuple[int, ...], None]()
+    seen = set[str]()
+    for chunk_id in _memories_to_erase(db, what, ALL_OF_THEM):
+        if chunk_id not in seen:
+            versions = _versions_of(db, chunk_id)
+            seen.update(versions)
+            chains[tuple(versions.values())] = None
+    if not chains and not entities:
+        name = what.chunk or what.entity or what.source
+        raise NotFound("erase.unknown", kind=what.kind, name=name)
+    sql = "SELECT content FROM chunks WHERE seq = ?"
+    texts = [_one(db, sql, (chain[-1],)) for chain in islice(chains, FIRST_TEXTS)]
+    return Found(len(chains), sum(map(len, chains)), len(entities), texts)
+
+
+def _erase_some(writer: _Writer, what: Erasing) -> Counter[str]:
+    """Erase some of the memories, each with all its versions; how many of what."""
+    db, done, gone = writer._db, Counter[str](), set[str]()
+    for chunk_id in _memories_to_erase(db, what, ERASED_AT_ONCE):
+        if chunk_id not in gone:
+            versions = _versions_of(db, chunk_id)
+            done += _erase_memory(db, versions)
+            gone.update(versions)
+    if gone:
+        _forget_records(db, "chunk", gone)
+        db.execute(_FORGET_ANSWERS, (_json(sorted(gone)),))
+        _keep_rev(db, writer._rev)
+        _forget_changes(db)
+    return done
+
+
+def _erase_memory(db: apsw.Connection, versions: Mapping[str, int]) -> Counter[str]:
+    relations = {row[0] for each in versions for row in _all(db, _ENDS_AT, (each,))}
+    shown = {row[0] for seq in versions.values() for row in _all(db, _FIRST_SHOWN_BY, (seq,))}
+    for relation_id in relations:
+        _erase_relation(db, relation_id)
+    for seq in versions.values():
+        _remove_chunk(db, seq)
+    orphans = [row[0] for row in _all(db, _SHOWN_BY_NOBODY, (_json(sorted(shown)),))]
+    for relation_id in orphans:
+        _erase_relation(db, relation_id)
+    counts = {"versions": len(versions), "relations": len(relations) + len(orphans)}
+    return Counter(memories=1, **counts)
+
+
+_ENDS_AT = """
+    SELECT id FROM relations WHERE source_id = ?1
+    UNION SELECT id FROM relations WHERE target_id = ?1
+"""
+# One that was first told without a memory does not end with the memories that tell of it.
+_FIRST_SHOWN_BY = """
+    SELECT r.id FROM evidence v JOIN relations r ON r.id = v.relation_id
+    WHERE v.chunk_seq = ? AND r.evidence_chunk_id IS NOT NULL
+"""
+
+
+def _erase_relation(db: apsw.Connection, relation_id: int) -> None:
+    _remove_relation(db, relation_id)
+    _forget_records(db, "relation", [str(relation_id)])
+
+
+_OF_SOURCE_ALONE = """
+    SELECT id FROM relations r WHERE r.source = ? COLLATE NOCASE
+    AND NOT EXISTS (SELECT 1 FROM evidence v WHERE v.relation_id = r.id)
+"""
+_NAMES_OF = "SELECT alias, key FROM aliases WHERE entity_id = ?"
+
+
+def _erase_entities(writer: _Writer, what: Erasing) -> Counter[str]:
+    """Erase entities with their names, relations and mentions; how many of what."""
+    db, ids = writer._db, _entities_to_erase(writer._db, what)
+    ends = {row[0] for each in ids for row in _all(db, _ENDS_AT, (each,))}
+    if what.source and not what.session:
+        ends |= {row[0] for row in _all(db, _OF_SOURCE_ALONE, (what.source,))}
+    for relation_id in ends:
+        _erase_relation(db, relation_id)
+    names = {name for each in ids for row in _all(db, _NAMES_OF, (each,)) for name in row}
+    for entity_id in ids:
+        _remove_names(db, entity_id)
+        db.execute("DELETE FROM entities WHERE id = ?", (entity_id,))
+    if ids:
+        _forget_named(db, ids, names.union(ids))
+    _forget_changes(db)
+    return Counter(relations=len(ends), entities=len(ids))
+
+
+def _forget_named(db: apsw.Connection, ids: Sequence[str], names: set[str]) -> None:
+    """Forget what was done to entities, and what was asked and why where that names them."""
+    bound = {
+        "ids": _json(ids),
+        "quoted": _json([_json(name) for name in names]),
+        "reasons": _json(_naming(db, REASONS, names)),
+    }
+    db.execute(_FORGET_NAMED, bound)
+    db.execute(_FORGET_ANSWERS, (_json([f"entity:{each}" for each in ids]),))
+    asked = [(each,) for each in _naming(db, QUERIES, names)]
+    db.executemany("DELETE FROM recall_log WHERE id = ?", asked)
+
+
+def _naming(db: apsw.Connection, sql: str, names: set[str]) -> list[int]:
+    """The ids of the rows whose text has one of the names."""
+    keys = {words.name_key(name) for name in names}
+    folded = ((number, words.fold(text)) for number, text in db.execute(sql))
+    return [number for number, text in folded if any(words.has_folded_name(text, k) for k in keys)]
+
+
+def _drop_unused(db: apsw.Connection) -> None:
+    """Remove words that no text has any more, and what SQLite noted of the rows that there were."""
+    used = np.zeros(1 + int(_one(db, "SELECT coalesce(max(id), 0) FROM terms")), np.bool_)
+    for (terms,) in db.execute("SELECT terms FROM postings"):
+        used[np.frombuffer(terms, "<u4")] = True
+    unused = [(int(each),) for each in np.flatnonzero(~used)]
+    db.executemany("DELETE FROM terms WHERE id = ?", unused)
+    db.execute("DELETE FROM name_words WHERE key NOT IN (SELECT key FROM aliases)")
+    if _one(db, "SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'"):
+        db.execute("DELETE FROM sqlite_stat4")  # samples of what indexes hold
+    _forget_changes(db)
 
 
 # --- Looking without a trace -----------------------------------------------------------
