@@ -564,7 +564,7 @@ class Guard:
         return clean(redact(text, findings)) if findings and self._mode == "redact" else text
 
 
-_PROPERTIES = ("properties", "new_properties")
+_PROPERTIES = ("properties", "new_properties", "metadata")
 
 
 def _named(kinds: Iterable[str]) -> str:

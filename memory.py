@@ -97,7 +97,7 @@ ACTIONS = ("remember", "entity", "relate", "update", "forget", "merge", "undo", 
 
 MOST_RECORDS = 10_000
 READER_SETS = 4
-MOST_IN_TURN = 200_000  # memories; of more the lanes gain by threads what handing over costs
+MOST_IN_TURN = 500_000  # memories; of more the lanes gain by threads what handing over costs
 INLINE_CHARACTERS = 4000  # a longer text gets its vectors after the answer
 FILL_FIRST = 64  # waiting chunks that a recall embeds before it answers
 SIMILAR = 3

@@ -29,6 +29,7 @@ from tqdm import tqdm
 import words
 from config import Config
 from errors import InvalidInput
+from guard import Checked, Guard
 from mnelo_locale import message
 from rows import Model, Vectors, is_chunk_id
 from store import (
@@ -276,6 +277,35 @@ def read_record(kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
     return record
 
 
+GUARDED: Mapping[str, Sequence[str]] = {
+    "chunk": ("content", "source", "session_id", "tags", "metadata"),
+    "version": ("name", "summary", "properties"),
+    "relation": ("relation", "properties"),
+    "audit": ("reason",),
+}
+"""Where secrets are looked for; ids stay as they are, since others refer to them."""
+
+
+def guarded(guard: Guard, kind: str, record: dict[str, Any]) -> Checked:
+    """A record as the guard lets it pass, and the kinds of secrets that it had.
+
+    Raises InvalidInput for one with a secret where these are refused.
+    """
+    if kind != "entity":
+        asked = {name: record[name] for name in GUARDED[kind] if record[name]}
+        safe, kinds = guard.check(asked, kind)
+        if safe != asked:
+            record.pop("vectors", None)  # they are those of the text with the secret
+        return Checked(record | safe, kinds)
+    versions = [guarded(guard, "version", each) for each in record["versions"]]
+    names = [(each, guard.check({"alias": each["alias"]}, kind)) for each in record["names"]]
+    kept = [each for each, checked in names if checked.arguments["alias"] == each["alias"]]
+    checks = (*versions, *(checked for _, checked in names))
+    found = {name for each in checks for name in each.kinds}
+    safe = {"versions": [each.arguments for each in versions], "names": kept}
+    return Checked(record | safe, sorted(found))
+
+
 def _check_versions(versions: Sequence[Mapping[str, Any]]) -> None:
     live = sum(version["valid_until"] is None for version in versions)
     if not versions or live > 1:
@@ -406,6 +436,9 @@ class Problem:
 class Judged:
     """An export that was read from end to end: where its good records stand, and what is wrong."""
 
+    guard: Guard
+    secrets: set[str] = field(default_factory=set)
+    """The kinds that it found."""
     header: dict[str, Any] | None = None
     model: Model | None = None
     """The model whose vectors the export has, if it has any."""
@@ -453,6 +486,8 @@ class Imported:
     vectors: bool
     """Whether the export has vectors that fit."""
     wrote: bool
+    secrets: list[str]
+    """The kinds of secrets that it has, of which `[guard] mode` says what becomes."""
 
 
 def take_in(
@@ -469,7 +504,7 @@ def take_in(
     in any case. `told` is given how many more records are done, and of how many in all.
     """
     with _source(file) as source:
-        judged = _judge(source)
+        judged = _judge(source, Guard(config.guard_mode))
         if not judged.is_export:
             raise InvalidInput("transfer.not_export", file=file)
         model = judged.model
@@ -493,7 +528,8 @@ def _all_new(kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
 def _imported(work: "_Work", fits: bool, *, wrote: bool) -> Imported:
     counts = {kind: work.do(kind) for kind in KINDS}
     problems = sorted(work.judged.problems, key=lambda each: each.line)
-    return Imported(counts, problems, work.conflicts, fits, wrote)
+    secrets = sorted(work.judged.secrets)
+    return Imported(counts, problems, work.conflicts, fits, wrote, secrets)
 
 
 def _opened_store(config: Config) -> SqliteStore:
@@ -524,8 +560,8 @@ def _source(file: Path) -> Iterator[IO[bytes]]:
         raise InvalidInput("transfer.unreadable", file=file, error=error.strerror) from None
 
 
-def _judge(source: IO[bytes]) -> Judged:
-    judged, offset = Judged(), 0
+def _judge(source: IO[bytes], guard: Guard) -> Judged:
+    judged, offset = Judged(guard), 0
     for number, line in enumerate(source, start=1):
         if line.strip(b"\xef\xbb\xbf \t\r\n"):
             try:
@@ -575,11 +611,12 @@ def _begins(judged: Judged, header: dict[str, Any], line: int) -> bool:
 
 def _judge_record(judged: Judged, kind: str, table: dict[str, Any], offset: int, line: int) -> None:
     try:
-        record = read_record(kind, table)
+        record, secrets = guarded(judged.guard, kind, read_record(kind, table))
         _check_dimension(judged.model, record)
     except InvalidInput as error:
         judged.refuse(kind, line, str(error))
         return
+    judged.secrets.update(secrets)
     plain = "vectors" not in record and record == table
     judged.places[kind].extend((offset, line if plain else -line))
     if kind == "entity":
@@ -713,7 +750,9 @@ class _Work:
     def _read(self, kind: str, offset: int, line: int) -> dict[str, Any]:
         self.source.seek(offset)
         _, table = _parsed(self.source.readline())
-        return table if line > 0 else read_record(kind, table)
+        if line > 0:
+            return table
+        return guarded(self.judged.guard, kind, read_record(kind, table)).arguments
 
     def _complete(self, kind: str, record: dict[str, Any]) -> bool:
         """Leave out of a record what it says of others that are nowhere; whether it still holds."""

@@ -15,6 +15,7 @@ import _root  # noqa: F401 - makes the modules one folder up importable
 import transfer
 from config import Config
 from errors import MneloError
+from guard import Guard
 from mnelo_locale import message
 
 
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.json:
         print(json.dumps(_told(done), ensure_ascii=False))
     else:
-        _say(done, arguments.file, config.database_path)
+        _say(done, arguments.file, config)
     return 1 if done.problems else 0
 
 
@@ -54,16 +55,19 @@ def _told(done: transfer.Imported) -> dict[str, object]:
         "records": done.counts,
         "problems": [{"line": each.line, "reason": each.reason} for each in done.problems],
         "conflicts": [each.line for each in done.conflicts],
+        "secrets": done.secrets,
     }
 
 
-def _say(done: transfer.Imported, file: str, database: Path) -> None:
+def _say(done: transfer.Imported, file: str, config: Config) -> None:
     said = "transfer.imported" if done.wrote else "transfer.would"
-    print(message(said, file=file, path=database))
+    print(message(said, file=file, path=config.database_path))
     for kind, counts in done.counts.items():
         print("  " + message("transfer.count", kind=message(f"transfer.kind_{kind}"), **counts))
     if done.wrote and done.counts["chunk"]["new"] and not done.vectors:
         print(message("transfer.without_vectors"))
+    if done.secrets:
+        print(Guard(config.guard_mode).told(done.secrets)["notice"])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from config import Config
 from errors import InvalidInput
 from hash_embedder import HashEmbedder
 from memory import Memory
-from store import SqliteStore
+from store import Intake, SqliteStore
 
 Open = Callable[..., Memory]
 Lines = list[dict[str, Any]]
@@ -213,6 +213,49 @@ def test_vectors_are_taken_only_where_they_are_of_the_same_model(
     with Memory(config=settings(tmp_path / "none.db")) as memory:
         assert memory.stats()["pending"] == 0
         assert memory.stats()["embedder"]["model"] == "test/hash"
+
+
+def test_vectors_wait_where_the_file_changes_its_model_meanwhile(
+    source: Path, tmp_path: Path
+) -> None:
+    """A batch that comes after the change must not put vectors of two models side by side."""
+    header, *records = lines(exported(source, vectors=True))
+    chunks = [
+        transfer.read_record("chunk", {name: each[name] for name in each if name != "type"})
+        for each in records
+        if each["type"] == "chunk" and each["valid_until"] is None
+    ]
+    model = transfer._model_in(header)
+    assert model
+    with closing(SqliteStore(tmp_path / "new.db")) as store:
+        mark = store.adopt_model(model).mark
+        for made_by, batch in ((mark, chunks[:2]), ("of another time", chunks[2:4])):
+            Intake(store, set(), made_by).put("chunk", batch)
+        with store.view() as view:
+            assert (view.vector_count(), view.pending_count()) == (2, 2)
+
+
+@pytest.mark.parametrize("mode", ["warn", "redact", "refuse", "off"])
+def test_the_guard_looks_at_what_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    secret = "sk-proj-" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7d"
+    monkeypatch.setenv("MNELO_MEMORY_GUARD_MODE", "off")
+    with Memory(tmp_path / "m.db", config=settings(tmp_path / "m.db")) as memory:
+        memory.remember(f"the key is {secret}", tags=["a", secret])
+        entity = {"id": "door", "aliases": [secret], "properties": {"key": secret}}
+        memory.remember("an innocent one", entities=[entity])
+    content = exported(tmp_path / "m.db")
+    monkeypatch.setenv("MNELO_MEMORY_GUARD_MODE", mode)
+    done = taken_in(content, tmp_path / "new.db")
+    kept = (tmp_path / "new.db").read_bytes()
+    assert (secret.encode() in kept) == (mode in ("warn", "off"))
+    assert done.secrets == ([] if mode in ("refuse", "off") else ["api_key"])
+    assert total(done, "refused") == (2 if mode == "refuse" else 0)
+    assert all(secret not in problem.reason for problem in done.problems)
+    assert not faults(tmp_path / "new.db")
+    again = taken_in(content, tmp_path / "new.db")
+    assert total(again, "new") == 0
 
 
 def test_vectors_of_another_length_are_refused(source: Path, tmp_path: Path) -> None:
