@@ -582,7 +582,7 @@ def _judge(source: IO[bytes], guard: Guard) -> Judged:
 def _parsed(line: bytes) -> tuple[str, dict[str, Any]]:
     """The type of the record on a line, and the record without it."""
     try:
-        table = json.loads(line.decode("utf-8-sig"), parse_constant=_no_number)
+        table = _JSON.decode(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InvalidInput("transfer.not_utf8") from None
     except (ValueError, RecursionError) as error:
@@ -595,6 +595,9 @@ def _parsed(line: bytes) -> tuple[str, dict[str, Any]]:
 
 def _no_number(name: str) -> float:
     raise ValueError(name)
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_number)  # NaN and Infinity are no JSON
 
 
 def _begins(judged: Judged, header: dict[str, Any], line: int) -> bool:
