@@ -751,7 +751,8 @@ class Memory:
             with self._store.view() as view:
                 if view.model_mark() == self._mark:
                     return False
-            log.warning("%s", message("reembed.followed", path=self.path))
+            if self._mark:  # else it has its first model, which is no change
+                log.warning("%s", message("reembed.followed", path=self.path))
             self._models = ModelLoader(self._model_for_file)
             self._models.start()
         self._work.set()
