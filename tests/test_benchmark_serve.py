@@ -34,6 +34,7 @@ def report(tmp_path: Path, *options: str) -> dict[str, Any]:
     return dict(json.loads((tmp_path / "report.json").read_text("utf-8")))
 
 
+@pytest.mark.long
 def test_a_model_is_asked_through_the_server_and_in_process(tmp_path: Path, folder: Path) -> None:
     told = report(tmp_path, "--embedder", "use")
     assert set(told) == {

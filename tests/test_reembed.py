@@ -162,6 +162,7 @@ def test_there_and_back_everything_is_found_as_before(
         assert_sound(memory, texts=410)
 
 
+@pytest.mark.long
 def test_the_models_that_need_no_network_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
