@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 import erase
+import reembedding
 import serving
 import store
 import timestamps
+from config import Config
 from conftest import Open
 from crash_worker import look, open_file
 from hash_embedder import HashEmbedder
 from memory import Memory, passage
 from mnelo_client import MneloClient
+from store import NextVectors
 from test_purge import killed, live, sound
 
 HIDDEN = "Zanquibar ξψωφ hides the vault code 81-55-32 beneath the quillwort"
@@ -77,6 +80,21 @@ def secret(memory: Memory) -> str:
     memory.recall("who hides something")
     memory.stats()
     return str(chunk_id)
+
+
+def test_vectors_that_a_broken_off_change_of_model_left_behind_are_gone_too(
+    memory: Memory, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is killed between the switch and its last step leaves the replaced vectors."""
+    second = HashEmbedder(dim=96, name="test/second")
+    with monkeypatch.context() as patch:
+        patch.setattr(NextVectors, "drop", lambda *_, **__: None)
+        config = Config.load(database_path=str(memory.path))
+        reembedding.run(config, reembedding.plan(config, second))
+    old = vector(memory, HIDDEN)
+    assert traces(memory.path, old)
+    assert at(memory, "--chunk", secret, "--yes") == 0
+    assert not traces(memory.path, old)
 
 
 def test_a_memory_is_gone_with_all_its_versions_and_every_byte_of_it(
