@@ -106,7 +106,7 @@ def run(config: Config, planned: Plan, progress: Callable[[int], object] = lambd
     """
     refuse_full(config, planned)
     with _alone(config.database_path):
-        with closing(_open(config)) as store:
+        with closing(SqliteStore.of(config)) as store:
             _replace(config, store, planned, progress)
         # What came between the last batch and the switch, or what failed, waits as usual.
         with Memory(config=config, load_model=lambda recorded: planned.model) as memory:
@@ -186,15 +186,6 @@ def _look(config: Config) -> Inspector:
     if not config.database_path.exists():
         raise StoreError("reembed.missing", path=config.database_path)
     return Inspector(config.database_path, busy_seconds=config.database_busy_seconds)
-
-
-def _open(config: Config) -> SqliteStore:
-    return SqliteStore(
-        config.database_path,
-        busy_seconds=config.database_busy_seconds,
-        synchronous=config.database_synchronous,
-        cache_mb=config.database_cache_mb,
-    )
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 import timestamps
 import words
-from config import ROOT
+from config import ROOT, Config
 from entity_resolve import differ_by_number
 from errors import InvalidInput, NotFound, StoreBusy, StoreError
 from file_check import beside, examine, identity, may_write
@@ -859,6 +859,16 @@ class SqliteStore:
     """
 
     # -- opening and closing --
+
+    @classmethod
+    def of(cls, config: Config) -> "SqliteStore":
+        """The configured file, opened as the settings say."""
+        return cls(
+            config.database_path,
+            busy_seconds=config.database_busy_seconds,
+            synchronous=config.database_synchronous,
+            cache_mb=config.database_cache_mb,
+        )
 
     def __init__(
         self,

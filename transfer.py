@@ -514,7 +514,7 @@ def take_in(
             if dry_run or (strict and judged.problems):
                 compare = Intake(store, judged.keys).compare if store else _all_new
                 return _imported(_Work(source, judged, compare, told), fits, wrote=False)
-        with closing(_opened_store(config)) as store:
+        with closing(SqliteStore.of(config)) as store:
             mark = store.adopt_model(model).mark if model and fits else ""
             intake = Intake(store, judged.keys, mark)
             return _imported(_Work(source, judged, intake.put, told, pause=PAUSE), fits, wrote=True)
@@ -530,15 +530,6 @@ def _imported(work: "_Work", fits: bool, *, wrote: bool) -> Imported:
     problems = sorted(work.judged.problems, key=lambda each: each.line)
     secrets = sorted(work.judged.secrets)
     return Imported(counts, problems, work.conflicts, fits, wrote, secrets)
-
-
-def _opened_store(config: Config) -> SqliteStore:
-    return SqliteStore(
-        config.database_path,
-        busy_seconds=config.database_busy_seconds,
-        synchronous=config.database_synchronous,
-        cache_mb=config.database_cache_mb,
-    )
 
 
 @contextmanager
