@@ -36,6 +36,8 @@ Rules = tuple[tuple[str, tuple[str, ...]], ...]
 """Names, each with its regular expressions."""
 
 LANES = ("vector", "graph", "meta", "entity")
+ALL_LANES = (*LANES, "cue")
+"""With the one that is off unless it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +148,9 @@ def _words(value: Any) -> tuple[str, ...]:
 
 def _lanes(value: Any) -> tuple[str, ...]:
     lanes = _words(value)
-    if not lanes or not set(lanes) <= set(LANES):
+    if not lanes or not set(lanes) <= set(ALL_LANES):
         raise ValueError
-    return tuple(lane for lane in LANES if lane in lanes)
+    return tuple(lane for lane in ALL_LANES if lane in lanes)
 
 
 def _rules(value: Any) -> Rules:
@@ -201,7 +203,7 @@ class Config:
     server_allow_remote: bool = _setting("server.allow_remote", False, _flag, "true or false")
     auth_token_file: Path | None = _setting("auth.token_file", None, _path, "a file path")
     recall_lanes: tuple[str, ...] = _setting(
-        "recall.lanes", LANES, _lanes, "a list of " + ", ".join(LANES)
+        "recall.lanes", LANES, _lanes, "a list of " + ", ".join(ALL_LANES)
     )
     recall_concurrent: str = _setting(
         "recall.concurrent", "auto", _auto_or_flag, "auto, true or false"
@@ -212,6 +214,7 @@ class Config:
     recall_graph_weight: float = _setting("recall.graph_weight", 0.5, *_number(0, 10))
     recall_meta_weight: float = _setting("recall.meta_weight", 2.0, *_number(0, 10))
     recall_entity_weight: float = _setting("recall.entity_weight", 0.5, *_number(0, 10))
+    recall_cue_weight: float = _setting("recall.cue_weight", 1.0, *_number(0, 10))
     recall_rerank: str = _setting(
         "recall.rerank", "evidence", _choice("evidence", "none"), "evidence or none"
     )
@@ -241,6 +244,13 @@ class Config:
         _choice("warn", "redact", "refuse", "off"),
         "warn, redact, refuse or off",
     )
+    cues_extractor: str = _setting(
+        "cues.extractor", "light", _choice("light", "spacy"), "light or spacy"
+    )
+    cues_userdict: Path | None = _setting("cues.userdict", None, _path, "a file path")
+    cues_pause_minutes: float = _setting("cues.pause_minutes", 30.0, *_number(0, 1_000_000))
+    cues_associative: bool = _setting("cues.associative", True, _flag, "true or false")
+    cues_discourse: bool = _setting("cues.discourse", True, _flag, "true or false")
 
     identity_rules: Rules = _setting(
         "identity.rules", (), _rules, "a table of relations with lists of regular expressions"

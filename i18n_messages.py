@@ -397,6 +397,64 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "没有可查看的数据库 {path}。",
     },
     # --- backups ---
+    "cues.userdict": {
+        "en": "The user dictionary {path} cannot be read: {error}",
+        "zh": "用户词典 {path} 无法读取：{error}",
+    },
+    "cues.spacy": {
+        "en": '[cues] extractor = "spacy" needs spaCy and its English model:'
+        " pip install spacy {model}",
+        "zh": '[cues] extractor = "spacy" 需要 spaCy 及其英文模型：pip install spacy {model}',
+    },
+    "turns.text": {
+        "en": "{name} must be a text without lone surrogates.",
+        "zh": "{name} 必须是不含孤立代理字符的文本。",
+    },
+    "turns.part": {
+        "en": "{name} is missing, or is no text.",
+        "zh": "缺少 {name}，或者它不是文本。",
+    },
+    "tree.done": {
+        "en": "{written} files written, {removed} removed; {remembered} rounds remembered,"
+        " {forgotten} forgotten.",
+        "zh": "写入 {written} 个文件，删除 {removed} 个；"
+        "记住 {remembered} 轮，忘记 {forgotten} 轮。",
+    },
+    "tree.dry_run": {
+        "en": "Nothing was changed. It would be: {written} files written, {removed} removed;"
+        " {remembered} rounds remembered, {forgotten} forgotten.",
+        "zh": "未做任何更改。将会：写入 {written} 个文件，删除 {removed} 个；"
+        "记住 {remembered} 轮，忘记 {forgotten} 轮。",
+    },
+    "tree.edited": {
+        "en": "{path} was changed by hand and is left as it is: import it first, or delete it.",
+        "zh": "{path} 已被手工修改，保持原样：请先导入，或将其删除。",
+    },
+    "tree.link": {
+        "en": "{path} is a symbolic link, lies behind one, or is no file: it is left alone.",
+        "zh": "{path} 是符号链接、位于符号链接之后，或者不是文件：不予处理。",
+    },
+    "tree.wrong": {
+        "en": "{path} is no round that can be imported: {error}",
+        "zh": "{path} 不是可以导入的对话轮次：{error}",
+    },
+    "tree.no_object": {"en": "it is no JSON object.", "zh": "它不是 JSON 对象。"},
+    "tree.misplaced": {
+        "en": "{path} names another session or round than its place: it is left alone.",
+        "zh": "{path} 中的会话或轮次与其位置不符：不予处理。",
+    },
+    "tree.empty": {
+        "en": "{root} holds no round at all: --prune would forget everything, so nothing was done.",
+        "zh": "{root} 中没有任何轮次：--prune 会忘记一切，因此未做任何操作。",
+    },
+    "tree.not_pruned": {
+        "en": "Nothing below {path} was pruned, since some files could not be read.",
+        "zh": "由于部分文件无法读取，{path} 之下没有任何轮次被清除。",
+    },
+    "cues.left": {
+        "en": "The cues of {count} older memories are not read yet; the next recalls go on.",
+        "zh": "还有 {count} 条较早的记忆尚未提取线索，之后的召回会继续。",
+    },
     "backup.missing": {
         "en": "There is no database {path} to back up.",
         "zh": "没有可备份的数据库 {path}。",

@@ -1,13 +1,14 @@
-"""The four lanes: each a small function from a read connection and a query to a ranking.
+"""The lanes: each a small function from a read connection and a query to a ranking.
 
-Vector, meta and entity stand alone; graph starts from what they found best and returns only
+Vector, meta, entity and cue stand alone; graph starts from what they found best and returns only
 what it reached itself. A lane applies the scope before its cut and can say why it found a thing.
 Chunks are meant by their rows in the index in memory (index.py), entities by "entity:" and id.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,10 @@ from index import UNSPACED, Floats, Index, Lexical, Mask, Meaning
 from matrix import NOWHERE
 from postings import Rows
 from rows import Naming, Noise, Scope, Vectors, milliseconds
-from store import View
+from store import View, cue_names, recall_by_cues
+
+if TYPE_CHECKING:  # loaded by who recalls by cues
+    from cues import CueHits, Edges
 
 SUBSTRING = 0.3  # what a piece inside a word counts, beside 1 for the whole word
 DATED = 0.75  # what the day counts that the query names, beside 1 for the best words
@@ -442,6 +446,53 @@ def _named(naming: Naming, *, whole: bool) -> _Named:
 def _found_entity(name: _Named) -> FoundEntity:
     boosted = name.whole and name.kind.lower() == "stock"
     return FoundEntity(ENTITY + name.entity_id, (name.key,), name.key, boosted)
+
+
+# --- Cue -------------------------------------------------------------------------------
+
+
+def cue_lane(view: View, query: Query, edges: "Edges") -> Ranking:
+    """Chunks that share distinctive cues with the query, and what edges lead to from there."""
+
+    def allowed(seqs: Numbers) -> Mask:
+        with query.index.lock:
+            return _in_scope(query)(seqs)
+
+    found = recall_by_cues(
+        view,
+        query.text,
+        query.depth,
+        edges,
+        asof=query.scope.asof,
+        allowed=None if query.scope.current else allowed,
+    )
+    with query.index.lock:
+        seqs = np.array(found.seqs, np.int64)
+        rows = query.index.located(seqs)
+        there = rows >= 0  # what has come since is in no other lane either
+        rows = rows[there].astype(np.int32)
+        scores = np.zeros(query.index.count, np.float32)
+        scores[rows] = np.array(found.scores, np.float32)[there]
+    because = _Ways(view, found, dict(zip(rows.tolist(), seqs[there].tolist(), strict=True)))
+    return Ranking(rows, scores=scores, because=because)
+
+
+class _Ways(Mapping[int, "tuple[Node, ...]"]):
+    """By row why the cue lane found it, looked up for those that are shown."""
+
+    def __init__(self, view: View, found: "CueHits", seqs: Mapping[int, int]) -> None:
+        self._view, self._found, self._seqs = view, found, seqs
+
+    def __len__(self) -> int:
+        return len(self._seqs)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._seqs)
+
+    def __getitem__(self, row: int) -> "tuple[Node, ...]":
+        way = self._found.way(self._seqs[row])
+        path: tuple[Node, ...] = () if way.origin is None else (way.edge, way.origin)
+        return (*path, *cue_names(self._view, way.cues))
 
 
 # --- Graph -----------------------------------------------------------------------------

@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,7 +33,7 @@ import validation
 import words
 from answers import Fusion
 from certainty import is_known
-from config import VERSION, Config
+from config import LANES, VERSION, Config
 from embedder import Embedder, ModelLoader, OfFile
 from errors import InvalidInput, MneloError, ModelError, NotFound
 from fusion import best_rows
@@ -45,6 +46,7 @@ from lanes import (
     SEEDS,
     Query,
     Ranking,
+    cue_lane,
     entity_lane,
     graph_lane,
     meta_lane,
@@ -77,7 +79,7 @@ from rows import (
     Vectors,
     is_chunk_id,
 )
-from store import SCHEMA_VERSION, Erasing, Found, SqliteStore, View
+from store import SCHEMA_VERSION, CueSettings, Erasing, Found, SqliteStore, View, index_cues
 from validation import Choice, Id, Integer, Name, Number
 
 log = logging.getLogger("mnelo")
@@ -100,6 +102,7 @@ READER_SETS = 4
 MOST_IN_TURN = 500_000  # memories; of more the lanes gain by threads what handing over costs
 INLINE_CHARACTERS = 4000  # a longer text gets its vectors after the answer
 FILL_FIRST = 64  # waiting chunks that a recall embeds before it answers
+CUES_SECONDS = 2.0  # that a recall spends on memories whose cues were never read
 SIMILAR = 3
 SIMILAR_FROM = 0.8  # of the way from unrelated (0) to identical (1)
 
@@ -135,14 +138,19 @@ class Memory:
         self._fusion = _fusion(self.config)
         self._guard = Guard(self.config.guard_mode)
         self._placeholders = {words.name_key(each) for each in self.config.recall_placeholders}
+        self._lanes = cast("tuple[Lane, ...]", _lanes(self.config))
         self.path = Path(path or self.config.database_path).expanduser().absolute()
         self._store = SqliteStore(
             self.path,
             busy_seconds=self.config.database_busy_seconds,
             synchronous=self.config.database_synchronous,
             cache_mb=self.config.database_cache_mb,
-            lanes=get_args(Lane),
+            lanes=self._lanes,
             reader_sets=READER_SETS,
+            cues=_cues(self.config),
+        )
+        self._by_cues: dict[Lane, Callable[[View, Query], Ranking]] = (
+            {"cue": _by_cues(self.config)} if "cue" in self._lanes else {}
         )
         self._load_model = load_model or (lambda recorded: embedder.load(self.config, recorded))
         self._models = ModelLoader(self._model_for_file)
@@ -391,7 +399,7 @@ class Memory:
             "vectors": vectors,
             "pending": pending,
             "embedder": self._embedder_state(model),
-            "lanes": {lane: self._lane_state(lane) for lane in get_args(Lane)},
+            "lanes": {lane: self._lane_state(lane) for lane in self._lanes},
             # Whole: all is in the one file, so that a plain copy of it is a full backup.
             "db": {"path": str(self.path), **sizes, "whole": not sizes["wal_bytes"]},
             "recall_24h": latency(recalls),
@@ -613,6 +621,7 @@ class Memory:
     def _find(self, read: Mapping[str, Any], asked: str) -> tuple[list[Hit], list[str]]:
         uses_vectors = self._uses("vector", read["strategy"])
         vector = self._query_vector(read["query"]) if uses_vectors else None  # and its model
+        uncued = index_cues(self._store, CUES_SECONDS) if self._uses("cue", read["strategy"]) else 0
         fusion = self._fusion if read["strategy"] == "rrf" else self._fusion.of_one_lane()
         with self._store.views() as views:
             view = views["graph"]
@@ -631,6 +640,8 @@ class Memory:
                 hit["weak"] = True
         if pending:
             notices.append(message("notice.pending", count=pending))
+        if uncued:
+            notices.append(message("cues.left", count=uncued))
         return found, notices if found else [message("notice.nothing"), *notices]
 
     def _query(
@@ -670,7 +681,7 @@ class Memory:
         alone = strategy.removesuffix("_only")
         if strategy != "rrf" and alone not in self.config.recall_lanes:
             raise InvalidInput("lane.off", lane=alone)
-        wanted = [lane for lane in ALONE if self._uses(lane, strategy)]
+        wanted = [lane for lane in (*ALONE, *self._by_cues) if self._uses(lane, strategy)]
         outcomes = self._run(views, query, wanted)
         rankings = {lane: each for lane, each in outcomes.items() if isinstance(each, Ranking)}
         if self._uses("graph", strategy):
@@ -697,13 +708,14 @@ class Memory:
         self, views: Mapping[str, View], query: Query, lanes: Sequence[Lane]
     ) -> dict[Lane, Ranking | Exception]:
         """Each lane's outcome: one after another on one connection, or each on its own."""
+        how = ALONE | self._by_cues
         if not self._side_by_side(query.index):
-            return {lane: _attempt(lane, ALONE[lane], views["graph"], query) for lane in lanes}
+            return {lane: _attempt(lane, how[lane], views["graph"], query) for lane in lanes}
         running = {
-            lane: self._pool.submit(_attempt, lane, ALONE[lane], views[lane], query)
+            lane: self._pool.submit(_attempt, lane, how[lane], views[lane], query)
             for lane in lanes[1:]
         }
-        first = {lane: _attempt(lane, ALONE[lane], views[lane], query) for lane in lanes[:1]}
+        first = {lane: _attempt(lane, how[lane], views[lane], query) for lane in lanes[:1]}
         return {**first, **{lane: future.result() for lane, future in running.items()}}
 
     def _side_by_side(self, index: Index) -> bool:
@@ -841,10 +853,31 @@ def _fusion(config: Config) -> Fusion:
             "graph": config.recall_graph_weight,
             "meta": config.recall_meta_weight,
             "entity": config.recall_entity_weight,
+            "cue": config.recall_cue_weight,
         },
         boost=config.recall_stock_boost,
         by_evidence=config.recall_rerank == "evidence",
     )
+
+
+def _lanes(config: Config) -> tuple[str, ...]:
+    """The four lanes, on or off, and the one that is there only for who asks for it."""
+    return tuple(dict.fromkeys((*LANES, *config.recall_lanes)))
+
+
+def _cues(config: Config) -> CueSettings | None:
+    """How memories are found by cues, where the settings ask for that at all."""
+    if "cue" not in config.recall_lanes:
+        return None
+    from cues import extractor
+
+    return CueSettings(extractor(config), config.cues_pause_minutes)
+
+
+def _by_cues(config: Config) -> Callable[[View, Query], Ranking]:
+    from cues import Edges
+
+    return partial(cue_lane, edges=Edges(config.cues_associative, config.cues_discourse))
 
 
 def _attempt(

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-Lane = Literal["vector", "graph", "meta", "entity"]
+Lane = Literal["vector", "graph", "meta", "entity", "cue"]
 
 
 class Similar(TypedDict):

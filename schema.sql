@@ -151,6 +151,25 @@ CREATE TABLE postings (
 ) STRICT;
 CREATE INDEX postings_rev ON postings (rev);
 
+-- The cues of all texts (cues.py), and for each chunk which of them it has. Nothing is written here
+-- unless somebody recalls by cues; then every chunk gets its row, closed ones too, in order.
+CREATE TABLE cues (
+    id  INTEGER PRIMARY KEY,
+    cue TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE cue_postings (
+    chunk_seq INTEGER PRIMARY KEY REFERENCES chunks (seq),
+    cues      BLOB    NOT NULL                       -- numbers of its cues, each 4 bytes
+) STRICT;
+
+-- Which chunks are rounds of a conversation (turns.py), and where in the text the answer begins.
+CREATE TABLE turns (
+    chunk_seq INTEGER PRIMARY KEY REFERENCES chunks (seq),
+    round_id  TEXT    NOT NULL,
+    asked     INTEGER NOT NULL                       -- characters of what the person said
+) STRICT;
+
 -- What was changed of names, mentions and relations, in order, so that every process can mend what it
 -- has of them in memory (links.py). New relations, and the mentions of new chunks, are known without
 -- it. The oldest rows are dropped in time: who is behind them reads everything again.

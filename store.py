@@ -23,7 +23,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
 
 import apsw
 import numpy as np
@@ -64,8 +64,12 @@ from rows import (
     Vectors,
     Ways,
     is_chunk_id,
+    milliseconds,
     new_chunk_id,
 )
+
+if TYPE_CHECKING:  # loaded by who recalls by cues
+    from cues import CueHits, CueIndex, CueRow, Edges
 
 APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
@@ -879,7 +883,9 @@ class SqliteStore:
         cache_mb: int = 64,
         lanes: Sequence[str] = ("vector", "graph", "meta", "entity"),
         reader_sets: int = 4,
+        cues: "CueSettings | None" = None,
     ) -> None:
+        """`cues` is how memories are found by cues; without it no cue is read or written."""
         self.path = path
         self._busy_ms = int(busy_seconds * 1000)
         self._synchronous = synchronous
@@ -895,7 +901,7 @@ class SqliteStore:
             self._sets.put(None)
         self._singles: LifoQueue[View] = LifoQueue()
         self._log_db: apsw.Connection | None = None
-        self._indexes = _Indexes()
+        self._indexes = _Indexes(_HeldCues(cues) if cues else None)
         self._terms: dict[str, int] = {}  # numbers in the file, for who holds the write lock
         self._spelled: Spellings | None = None  # the names that were known with them
         with self._explained():
@@ -1028,6 +1034,8 @@ class SqliteStore:
             writer = _Writer(db, timestamps.now(), client, self._terms, spellings)
             yield writer
             writer.finish()
+            if held := self._indexes.cues:
+                held.index_more(db)
             if changes is not None:
                 writer.note(changes())
 
@@ -2300,7 +2308,8 @@ class Held:
 class _Indexes:
     """The indexes in memory of one file: of what is live and, once asked for, of all there was."""
 
-    def __init__(self) -> None:
+    def __init__(self, cues: "_HeldCues | None" = None) -> None:
+        self.cues = cues
         self._lock = threading.Lock()
         self._held: dict[bool, Held] = {}
         self._spellings: Spellings | None = None
@@ -2541,7 +2550,26 @@ def _to_changes(db: apsw.Connection) -> None:
     """)
 
 
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_to_postings, _to_changes)
+def _to_cues(db: apsw.Connection) -> None:
+    """From version 3: tables for recall by cues, which stay empty until somebody does that."""
+    db.execute("""
+        CREATE TABLE cues (
+            id  INTEGER PRIMARY KEY,
+            cue TEXT NOT NULL UNIQUE
+        ) STRICT;
+        CREATE TABLE cue_postings (
+            chunk_seq INTEGER PRIMARY KEY REFERENCES chunks (seq),
+            cues      BLOB    NOT NULL
+        ) STRICT;
+        CREATE TABLE turns (
+            chunk_seq INTEGER PRIMARY KEY REFERENCES chunks (seq),
+            round_id  TEXT    NOT NULL,
+            asked     INTEGER NOT NULL
+        ) STRICT;
+    """)
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_to_postings, _to_changes, _to_cues)
 """Step n brings a file of version n to version n + 1, in the transaction that records it."""
 
 SCHEMA_VERSION = 1 + len(MIGRATIONS)
@@ -2821,6 +2849,7 @@ class _Writer:
             "INSERT INTO evidence SELECT relation_id, ? FROM evidence WHERE chunk_seq = ?",
             (new, old),
         )
+        self._db.execute(CARRY_TURN, {"old": old, "new": new})
         for (edge,) in _all(self._db, HOLDING_EDGES, {"node": old_id, "at": at}):
             moved = {"old": old_id, "new": new_id, "at": at, "id": edge}
             self._db.execute(COPY_EVIDENCE, (_one(self._db, MOVE_EDGE, moved), edge))
@@ -3436,6 +3465,305 @@ MEND = {
     "unmarked": "UPDATE chunks SET pending = 1 WHERE seq = ?",
 }
 
+# --- Cues ------------------------------------------------------------------------------
+
+CUES_AT_ONCE = 200  # chunks of one transaction whose cues are read, while which others wait
+CUES = "cues"
+"""Of meta: what the cues in the file depend on, see cues.Extractor.signature."""
+
+BEHIND = """
+    SELECT seq, content FROM chunks
+    WHERE seq > (SELECT coalesce(max(chunk_seq), 0) FROM cue_postings) ORDER BY seq LIMIT ?
+"""
+LEFT = """
+    SELECT count(*) FROM chunks
+    WHERE seq > (SELECT coalesce(max(chunk_seq), 0) FROM cue_postings)
+"""
+CUE_NUMBERS = "SELECT q.cue, q.id FROM json_each(?) k CROSS JOIN cues q ON q.cue = k.value"
+CUE_NAMES = "SELECT q.id, q.cue FROM json_each(?) k CROSS JOIN cues q ON q.id = k.value"
+
+# What the index in memory goes by: a change of chunks, a new row, cues that were all read again.
+CUES_LATEST = """
+    SELECT (SELECT coalesce(max(rev), 0) FROM postings),
+        (SELECT coalesce(max(chunk_seq), 0) FROM cue_postings),
+        (SELECT updated_at FROM meta WHERE key = 'cues')
+"""
+_CUE_ROW = f"""
+    SELECT c.seq, p.place, c.session_id, c.timestamp, q.cues
+    FROM {{0}} JOIN chunks c ON c.seq = q.chunk_seq JOIN postings p ON p.chunk_seq = q.chunk_seq
+    WHERE {LIVE_CHUNK}
+"""
+EVERY_CUE_ROW = _CUE_ROW.format("cue_postings q")
+NEW_CUE_ROWS = _CUE_ROW.format("cue_postings q") + " AND q.chunk_seq > :seq"
+CHANGED_CUE_ROWS = _CUE_ROW.format("cue_postings q") + " AND p.rev > :rev"
+CHANGED_CLOSED = """
+    SELECT c.seq FROM postings p JOIN chunks c ON c.seq = p.chunk_seq
+    WHERE p.rev > ? AND c.valid_until IS NOT NULL
+"""
+
+ROUND_AGAIN = "the same round again"
+NEXT_ROUND = """
+    SELECT 1 + coalesce(max(CAST(t.round_id AS INTEGER)), 0) FROM chunks c
+    JOIN turns t ON t.chunk_seq = c.seq WHERE c.session_id = ? AND c.valid_until IS NULL
+"""
+PUT_TURN = "INSERT OR REPLACE INTO turns VALUES (?, ?, ?)"
+# A text that no longer begins with what the person said is all theirs.
+CARRY_TURN = """
+    INSERT INTO turns SELECT n.seq, t.round_id,
+        CASE WHEN substr(n.content, 1, t.asked + 1) = substr(o.content, 1, t.asked + 1)
+        THEN t.asked ELSE length(n.content) END
+    FROM turns t JOIN chunks o ON o.seq = t.chunk_seq JOIN chunks n ON n.seq = :new
+    WHERE t.chunk_seq = :old
+"""
+_TURN = """
+    SELECT c.seq, c.id, c.session_id, t.round_id, c.content, t.asked, c.timestamp
+    FROM {0} JOIN turns t ON t.chunk_seq = c.seq
+"""
+TURN_OF = (
+    _TURN.format("chunks c")
+    + """
+    WHERE c.session_id = ? AND t.round_id = ? AND c.valid_until IS NULL
+"""
+)
+TURN_VERSIONS = _TURN.format("chunks c") + " WHERE c.session_id = ? AND t.round_id = ?"
+TURNS_OF = (
+    _TURN.format("chunks c JOIN postings p ON p.chunk_seq = c.seq")
+    + """
+    WHERE c.session_id = ? AND c.valid_until IS NULL ORDER BY c.timestamp, p.place
+"""
+)
+TURNS_AT = (
+    _TURN.format("json_each(?) i CROSS JOIN chunks c ON c.seq = i.value")
+    + """
+    WHERE c.valid_until IS NULL
+"""
+)
+TURN_SESSIONS = """
+    SELECT DISTINCT c.session_id FROM turns t JOIN chunks c ON c.seq = t.chunk_seq
+    WHERE c.valid_until IS NULL ORDER BY c.session_id
+"""
+
+
+class CueReader(Protocol):
+    """Reads the cues of a text (cues.Extractor)."""
+
+    @property
+    def signature(self) -> str: ...
+
+    def __call__(self, text: str) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CueSettings:
+    """How memories are found by cues."""
+
+    reader: CueReader
+    pause_minutes: float
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """A round of a conversation as it is stored."""
+
+    seq: int
+    id: str
+    session_id: str
+    round_id: str
+    content: str
+    asked: int
+    timestamp: str
+
+
+class _HeldCues:
+    """The index of cues in memory, of what is live or was at one moment."""
+
+    def __init__(self, settings: CueSettings) -> None:
+        self._settings = settings
+        self.lock = threading.RLock()
+        self._index: CueIndex | None = None
+        self._seen: tuple[int, int, str | None] = (0, 0, None)
+        self._past: tuple[str, tuple[int, int, str | None], CueIndex] | None = None
+        self._same_reading = False
+
+    def index_more(self, db: apsw.Connection) -> int:
+        """Within a transaction: write the cues of the oldest chunks that have none; how many."""
+        self._begin_anew(db)
+        rows = _all(db, BEHIND, (CUES_AT_ONCE,))
+        read = [(seq, self._settings.reader(text)) for seq, text in rows]
+        numbers = _cue_numbers(db, {cue for _, found in read for cue in found})
+        for cue in dict.fromkeys(cue for _, found in read for cue in found):
+            if cue not in numbers:
+                db.execute("INSERT INTO cues (cue) VALUES (?)", (cue,))
+                numbers[cue] = db.last_insert_rowid()
+        db.executemany(
+            "INSERT INTO cue_postings VALUES (?, ?)",
+            [(seq, np.array([numbers[c] for c in found], "<u4").tobytes()) for seq, found in read],
+        )
+        return len(rows)
+
+    def _begin_anew(self, db: apsw.Connection) -> None:
+        """Drop all cues that were read in another way than the settings say now."""
+        if self._same_reading:
+            return
+        signature = self._settings.reader.signature
+        if _one(db, "SELECT value FROM meta WHERE key = ?", (CUES,)) != signature:
+            db.execute("DELETE FROM cue_postings")
+            db.execute(PUT_META, (CUES, signature, timestamps.now()))
+        self._same_reading = True
+
+    def reads(self, text: str) -> list[str]:
+        return self._settings.reader(text)
+
+    def current(self, db: apsw.Connection, asof: str | None) -> "CueIndex":
+        """The index as of the last commit of anybody, or of a moment; under its lock."""
+        (latest,) = _all(db, CUES_LATEST)
+        if asof is not None:
+            if self._past is None or self._past[:2] != (asof, latest):
+                self._past = asof, latest, self._load(db, asof)
+            return self._past[2]
+        if self._index is None or latest[2] != self._seen[2] or self._index.is_worn:
+            self._index = self._load(db, None)
+        elif latest != self._seen:
+            self._refresh(db, self._index)
+        self._seen = latest
+        return self._index
+
+    def _load(self, db: apsw.Connection, asof: str | None) -> "CueIndex":
+        from cues import CueIndex
+
+        rows = _cue_rows(db, EVERY_CUE_ROW, {"asof": asof})
+        return CueIndex(rows, int(60_000 * self._settings.pause_minutes))
+
+    def _refresh(self, db: apsw.Connection, index: "CueIndex") -> None:
+        rev, last, _ = self._seen
+        for (seq,) in _all(db, CHANGED_CLOSED, (rev,)):
+            index.remove(seq)
+        bound = {"asof": None, "rev": rev, "seq": last}
+        for sql in (CHANGED_CUE_ROWS, NEW_CUE_ROWS):
+            for row in _cue_rows(db, sql, bound):
+                if row.seq not in index:
+                    index.add(row)
+
+
+def _cue_rows(db: apsw.Connection, sql: str, bound: dict[str, Any]) -> "list[CueRow]":
+    from cues import CueRow
+
+    rows = _all(db, sql, bound)
+    stamps = milliseconds([row[3] for row in rows]).tolist()
+    return [
+        CueRow(seq, place, session, stamp, cues)
+        for (seq, place, session, _, cues), stamp in zip(rows, stamps, strict=True)
+    ]
+
+
+def _cue_numbers(db: apsw.Connection, cues: Iterable[str]) -> dict[str, int]:
+    return dict(_all(db, CUE_NUMBERS, (_json(list(cues)),)))
+
+
+def recall_by_cues(
+    view: View,
+    text: str,
+    limit: int,
+    edges: "Edges",
+    *,
+    asof: str | None = None,
+    allowed: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None,
+) -> "CueHits":
+    """The memories that a text's cues lead to, best first; see cues.CueIndex.search."""
+    held = view._indexes.cues
+    assert held is not None  # noqa: S101 - who has no settings for cues does not ask
+    cues = held.reads(text)
+    with held.lock, view.reading():
+        known = _cue_numbers(view._db, cues)
+        index = held.current(view._db, asof)
+        return index.search([known.get(cue) for cue in cues], limit, edges, allowed)
+
+
+def cue_names(view: View, numbers: Iterable[int]) -> list[str]:
+    """What some cues are, in the order given."""
+    wanted = list(numbers)
+    names = dict(_all(view._db, CUE_NAMES, (_json(wanted),)))
+    return [names[number] for number in wanted]
+
+
+def index_cues(store: SqliteStore, seconds: float) -> int:
+    """Write the cues of chunks that have none, as long as there is time; how many are left.
+
+    What was written stays, so another call goes on from there.
+    """
+    held = store._indexes.cues
+    deadline = time.monotonic() + seconds
+    with store.view() as view:
+        left = int(_one(view._db, LEFT) or 0)
+    while held and left and not store.read_only and time.monotonic() < deadline:
+        with store._transaction() as db:
+            done = held.index_more(db)
+            left = int(_one(db, LEFT) or 0)
+        if not done:
+            break
+    return left
+
+
+# -- turns --
+
+
+def put_turn(
+    store: SqliteStore, chunk: NewChunk, round_id: str | None, asked: int, client: str
+) -> str:
+    """Store a round of a conversation, by default the next of its session; its id.
+
+    The same round again closes the row that it had; without a time it keeps the one that it had,
+    and the same text again changes nothing.
+    """
+    indexed = Indexed(chunk.content)
+    with store._writing(client) as writer:
+        db = writer._db
+        if round_id is None:
+            round_id = str(_one(db, NEXT_ROUND, (chunk.session_id,)))
+        place = (chunk.session_id, round_id)
+        old = next((TurnRow(*row) for row in _all(db, TURN_OF, place)), None)
+        if old and chunk.timestamp in (None, old.timestamp):
+            writer.replace(old.id, Change(chunk.content), indexed, ROUND_AGAIN)
+            seq = int(_one(db, TURN_OF, place))
+        else:
+            if old:
+                writer.forget_chunk(old.id, ROUND_AGAIN, cascade=True)
+            seq, chunk_id, waits = writer._put_new(chunk, indexed.hash)
+            writer._write_chunks()
+            writer._complete_chunk(chunk, indexed, (seq, chunk_id, waits, True))
+        db.execute(PUT_TURN, (seq, round_id, asked))
+        return round_id
+
+
+def close_turns(store: SqliteStore, rounds: Iterable[tuple[str, str]], client: str) -> int:
+    """Forget some rounds, each by its session and its own id; how many there were."""
+    with store._writing(client) as writer:
+        found = [row for each in rounds for row in _all(writer._db, TURN_OF, each)]
+        for _, chunk_id, *_rest in found:
+            writer.forget_chunk(chunk_id, "deleted", cascade=True)
+        return len(found)
+
+
+def turns_of(view: View, session_id: str) -> list[TurnRow]:
+    """The live rounds of a session, in the order in which they were."""
+    return [TurnRow(*row) for row in _all(view._db, TURNS_OF, (session_id,))]
+
+
+def turns_at(view: View, seqs: Iterable[int]) -> list[TurnRow]:
+    """Those of some chunks that are live rounds, in the order given."""
+    return [TurnRow(*row) for row in _all(view._db, TURNS_AT, (_json(list(seqs)),))]
+
+
+def turn_versions(view: View, session_id: str, round_id: str) -> list[TurnRow]:
+    """Every version of a round, live or closed."""
+    return [TurnRow(*row) for row in _all(view._db, TURN_VERSIONS, (session_id, round_id))]
+
+
+def turn_sessions(view: View) -> list[str]:
+    """Every session that has a live round."""
+    return [row[0] for row in _all(view._db, TURN_SESSIONS)]
+
+
 # --- Checking --------------------------------------------------------------------------
 
 TEXT_INDEXES = ("trigrams", "closed_trigrams")
@@ -3545,6 +3873,8 @@ REMOVE_ORPHANS = [
         ("evidence", "chunk_seq", "chunks", "seq"),
         ("evidence", "relation_id", "relations", "id"),
         ("windows", "chunk_seq", "chunks", "seq"),
+        ("cue_postings", "chunk_seq", "chunks", "seq"),
+        ("turns", "chunk_seq", "chunks", "seq"),
     )
 ]
 

@@ -22,7 +22,7 @@ from mnelo_locale import message
 
 Schema = dict[str, Any]
 
-STRATEGIES = ("rrf", "vector_only", "graph_only", "meta_only", "entity_only")
+STRATEGIES = ("rrf", "vector_only", "graph_only", "meta_only", "entity_only", "cue_only")
 MOST_AT_ONCE = 10_000
 TARGETS = ("chunk", "entity", "relation")
 

@@ -32,7 +32,7 @@ from tqdm import tqdm
 import _root  # noqa: F401 - makes the modules one folder up importable
 import embedder
 import words
-from config import LANES, SETTINGS, VERSION, Config
+from config import ALL_LANES, LANES, SETTINGS, VERSION, Config
 from embedder import Embedder
 from fusion import rrf
 from memory import Memory
@@ -47,7 +47,7 @@ RESAMPLES = 2000
 SEED = 20
 BATCH = 32
 DEPTH = 2 * TOP  # of each list that the plain hybrid fuses
-GROUPS = ("default", "lanes", "rerank", "model", "baselines")
+GROUPS = ("default", "lanes", "cues", "rerank", "model", "baselines")
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -356,6 +356,7 @@ def chosen_rows(groups: Sequence[str], *, vectors: bool) -> list[Row]:
     lanes = [lane for lane in LANES if vectors or lane != "vector"]
     found = [Row("default", "default", _product())]
     found += [Row(f"only {lane}", "lanes", _product(f"{lane}_only")) for lane in lanes]
+    found += _by_cues()
     for lane in lanes:
         others = [each for each in LANES if each != lane]
         found.append(Row(f"without {lane}", "lanes", _product(recall_lanes=others)))
@@ -364,6 +365,21 @@ def chosen_rows(groups: Sequence[str], *, vectors: bool) -> list[Row]:
         found.append(Row("no model", "model", _product(embedder_model="none")))
     found += _baselines(vectors=vectors)
     return [row for row in found if row.group in ("default", *groups)]
+
+
+def _by_cues() -> list[Row]:
+    """By cues alone, with both kinds of edges, with one and with none; and cues as a fifth lane."""
+    edges: dict[str, dict[str, bool]] = {
+        "cues, no edges": {"cues_associative": False, "cues_discourse": False},
+        "cues, associative": {"cues_discourse": False},
+        "cues, discourse": {"cues_associative": False},
+        "only cue": {},
+    }
+    found = [
+        Row(name, "cues", _product("cue_only", recall_lanes=["cue"], **chosen))
+        for name, chosen in edges.items()
+    ]
+    return [*found, Row("with cue", "cues", _product(recall_lanes=[*ALL_LANES]))]
 
 
 def _product(strategy: str = "rrf", **settings: Any) -> Callable[[Stand], Any]:

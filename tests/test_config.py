@@ -150,6 +150,12 @@ GOOD: dict[str, tuple[str, Any]] = {
         r"{ lives_in = ['live in (\w+)'], zone = 'in (\S+)' }",
         (("lives_in", (r"live in (\w+)",)), ("zone", (r"in (\S+)",))),
     ),
+    "recall.cue_weight": ("2", 2.0),
+    "cues.extractor": ('"spacy"', "spacy"),
+    "cues.userdict": ('"/srv/terms.txt"', Path("/srv/terms.txt")),
+    "cues.pause_minutes": ("0.5", 0.5),
+    "cues.associative": ("false", False),
+    "cues.discourse": ("false", False),
 }
 """A value of each setting that is not its default, as TOML, and what it is then."""
 
@@ -294,6 +300,12 @@ WRONG: dict[str, list[str]] = {
     "backup.compress": FLAGS,
     "guard.mode": ['"block"', '""', "true", "1", "[]"],
     "identity.rules": ['"x"', "3", "{ a = ['('] }", "{ a = [] }", "{ a = [1] }", "{ a = '' }"],
+    "recall.cue_weight": WEIGHTS,
+    "cues.extractor": ['"nltk"', '""', "true", "1", "[]"],
+    "cues.userdict": PATHS,
+    "cues.pause_minutes": ["nan", "inf", "-1", "1000001", '"soon"', "true"],
+    "cues.associative": FLAGS,
+    "cues.discourse": FLAGS,
 }
 
 

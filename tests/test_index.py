@@ -998,6 +998,15 @@ def test_everything_in_it_is_found(open_memory: Open, old: Path) -> None:
     assert "项目周会改到北门, yesterday" in contents(memory, "café", strategy="meta_only")
 
 
+def test_its_memories_are_found_by_cues_once_somebody_asks(open_memory: Open, old: Path) -> None:
+    memory = open_memory(path=old, recall_lanes=["cue"])
+    assert contents(memory, "café", strategy="cue_only") == ["Melanie: Where is the café?"]
+    assert contents(memory, "4711", strategy="cue_only", asof=_TIMES[0]) == [
+        "the gate code is 4711"
+    ]
+    assert not any(memory._store.check().values())
+
+
 def test_an_old_memory_is_updated_and_forgotten_like_any_other(
     open_memory: Open, old: Path
 ) -> None:

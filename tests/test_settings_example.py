@@ -52,10 +52,11 @@ def test_with_every_line_in_force_each_setting_still_has_its_default(home: Path)
     default = Config.load({})
     (home / "config.toml").write_text(LINE.sub("", EXAMPLE), "utf-8")
     loaded = Config.load({})
-    # Where these two have no value the place is looked for; the example names where that ends.
+    # Where these have no value the place is looked for; the example names where that ends.
     places = {
         "embedder_cache_dir": cache_folder(None, {}),
         "auth_token_file": Path(auth.DEFAULT_FILE).expanduser(),
+        "cues_userdict": home / "userdict.txt",
     }
     for name in SETTINGS:
         assert getattr(loaded, name) == places.get(name, getattr(default, name)), name

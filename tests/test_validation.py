@@ -283,7 +283,7 @@ TOOLS: dict[str, dict[str, Takes]] = {
             ],
             default={},
         ),
-        "strategy": choice(("rrf", "vector_only", "graph_only", "meta_only", "entity_only"), "rrf"),
+        "strategy": choice(STRATEGIES, "rrf"),
         "asof": moment(LAST),
         "explain": flag(False),
         "max_tokens": integer(0, 1_000_000, 8000),
@@ -412,7 +412,8 @@ def test_the_tables_know_every_argument_of_every_tool(tools: Contract) -> None:
     for (tool, argument), parts in PARTS.items():
         whole = schema[tool][argument]
         assert list(whole.get("items", whole)["properties"]) == list(parts)
-    assert STRATEGIES == ("rrf", "vector_only", "graph_only", "meta_only", "entity_only")
+    lanes = ("vector", "graph", "meta", "entity", "cue")
+    assert list(STRATEGIES) == ["rrf", *(f"{lane}_only" for lane in lanes)]
     assert TARGETS == ("chunk", "entity", "relation")
 
 
