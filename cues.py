@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,10 +77,12 @@ class Extractor:
 
     `folder` is where the Chinese dictionary is kept ready, a folder that only its owner may
     write to; `kind` is `light`, or `spacy` for names and lemmas by spaCy's English model.
-    Raises ConfigError where the user dictionary or spaCy cannot be had.
+    Raises ConfigError where jieba, the user dictionary or spaCy cannot be had.
     """
 
     def __init__(self, folder: Path, *, kind: str = "light", userdict: Path | None = None) -> None:
+        if find_spec("jieba") is None:
+            raise ConfigError("cues.jieba")
         self._folder, self._kind = folder, kind
         self._terms = _read_terms(userdict) if userdict else []
         self._loading = threading.Lock()

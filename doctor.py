@@ -38,8 +38,8 @@ from store import SCHEMA_VERSION, Inspector, SqliteStore
 LEFT_AFTER = 3600  # seconds, after which nobody is still at work on a temporary file
 ROUNDS = 3  # of looking and mending: what one mends may bring another to light
 
-INDEX_FAULTS = ("not in ", "wrongly in ", "halved postings", "index of ")
-ROW_FAULTS = ("references", "mentions of nobody", "names of nobody")
+INDEX_FAULTS = ("not in ", "wrongly in ", "halved ", "index of ", "cues of no word")
+ROW_FAULTS = ("references", "mentions of nobody", "names of nobody", "rounds beyond their text")
 VECTOR_FAULTS = ("orphans", "windows", "marks", "unmarked")
 DAMAGES = {"pages": "pages", "windows without vectors table": "no_vectors"}
 

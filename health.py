@@ -24,11 +24,11 @@ import address
 import backup
 import timestamps
 from auth import load_token
-from config import LANES, Config
+from config import ALL_LANES, Config
 from errors import MneloError, StoreError
 from memory import latency
 from mnelo_locale import message
-from store import SCHEMA_VERSION, Inspector
+from store import SCHEMA_VERSION, Inspector, uncued_count
 
 Status = Literal["ok", "notice", "degraded", "fault", "down"]
 
@@ -216,13 +216,16 @@ def _counts(asked: Asked) -> Check:
     with asked.file.view() as view:
         counts = view.counts()
         vectors, pending = view.vector_count(), view.pending_count()
+        by_cues = "cue" in asked.config.recall_lanes and asked.file.version == SCHEMA_VERSION
+        uncued = {"without_cues": uncued_count(view)} if by_cues else {}
     since = asked.file.waiting_since() if asked.config.embedder_model != "none" else None
     age = age_of(since, asked.now)
     late = age is not None and age > LONGEST_WAIT.total_seconds()
     shown = {name: f"{each['active']}/{each['total']}" for name, each in counts.items()}
     text = message("check.counts", **shown, vectors=vectors, pending=pending)
+    text += message("check.cues", count=uncued["without_cues"]) if uncued else ""
     hint = message("check.hint_pending", age=span(age)) if late else ""
-    values = {**counts, "vectors": vectors, "pending": pending, "pending_age_s": age}
+    values = {**counts, "vectors": vectors, "pending": pending, "pending_age_s": age, **uncued}
     return Check("counts", "degraded" if late else "ok", text, hint, values)
 
 
@@ -279,7 +282,7 @@ def _model(asked: Asked) -> Check:
         text, hint = message("check.model_unknown"), str(error)
         return Check("model", "degraded", text, hint, {"state": "unknown", "reason": str(error)})
     model, wanted = stats["embedder"], asked.config.embedder_model != "none"
-    on = [lane for lane in LANES if stats["lanes"].get(lane) == "on"]
+    on = [lane for lane in ALL_LANES if stats["lanes"].get(lane) == "on"]
     state = model["state"]
     text = message(
         "check.model",
@@ -289,8 +292,11 @@ def _model(asked: Asked) -> Check:
         lanes=", ".join(on) or "-",
     )
     off = state == "off" and wanted
-    hint = model.get("reason", "") if off else ""
-    return Check("model", "degraded" if off else "ok", text, hint, {**model, "lanes": on})
+    hints = [model.get("reason", "")] if off else []
+    if (cue := stats["lanes"].get("cue", "on")) != "on":  # it is only told where it is wanted
+        hints.append(message("check.cue_lane", state=cue))
+    status: Status = "degraded" if hints else "ok"
+    return Check("model", status, text, " ".join(hints), {**model, "lanes": on})
 
 
 def _model_of_file(asked: Asked) -> Check:

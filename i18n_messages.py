@@ -397,6 +397,23 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "没有可查看的数据库 {path}。",
     },
     # --- backups ---
+    "cues.jieba": {
+        "en": "Recall by cues needs jieba: pip install jieba",
+        "zh": "按线索召回需要 jieba：pip install jieba",
+    },
+    "notice.cues_off": {
+        "en": "The cue lane is off: {reason}",
+        "zh": "线索通道已关闭：{reason}",
+    },
+    "check.cues": {
+        "en": "; without cues {count}",
+        "zh": "；未提取线索 {count}",
+    },
+    "check.cue_lane": {"en": "cue lane {state}", "zh": "线索通道{state}"},
+    "transfer.asked": {
+        "en": "round.asked must be no more than the {size} characters of the content.",
+        "zh": "round.asked 不能超过内容的 {size} 个字符。",
+    },
     "cues.userdict": {
         "en": "The user dictionary {path} cannot be read: {error}",
         "zh": "用户词典 {path} 无法读取：{error}",

@@ -8,6 +8,7 @@ Chunks are meant by their rows in the index in memory (index.py), entities by "e
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,7 +71,6 @@ class Query:
         self.depth, self.hops, self.fan_out = depth, hops, fan_out
         self.vector, self.noise = vector, noise
         self.terms = words.query_terms(text)
-        self.names = words.name_keys(text)
         held = view.held(past=scope.asof is not None)
         self.index, self.links = held.index, held.links
         self.moment = int(milliseconds([at])[0])
@@ -81,6 +81,11 @@ class Query:
         self._only = view.named_one_by_one(scope)
         self._lexical: Lexical | None = None
         self._within: tuple[int, Mask | None] | None = None
+
+    @cached_property
+    def names(self) -> set[str]:
+        """The stretches of the text that may be names, for the lanes that look for some."""
+        return words.name_keys(self.text)
 
     @property
     def lexical(self) -> Lexical:
@@ -492,7 +497,7 @@ class _Ways(Mapping[int, "tuple[Node, ...]"]):
     def __getitem__(self, row: int) -> "tuple[Node, ...]":
         way = self._found.way(self._seqs[row])
         path: tuple[Node, ...] = () if way.origin is None else (way.edge, way.origin)
-        return (*path, *cue_names(self._view, way.cues))
+        return (*path, *cue_names(self._view, way.cues).values())
 
 
 # --- Graph -----------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from answers import Fusion
 from certainty import is_known
 from config import LANES, VERSION, Config
 from embedder import Embedder, ModelLoader, OfFile
-from errors import InvalidInput, MneloError, ModelError, NotFound
+from errors import ConfigError, InvalidInput, MneloError, ModelError, NotFound
 from fusion import best_rows
 from graph import Walk, neighbourhood
 from guard import Guard
@@ -79,7 +79,16 @@ from rows import (
     Vectors,
     is_chunk_id,
 )
-from store import SCHEMA_VERSION, CueSettings, Erasing, Found, SqliteStore, View, index_cues
+from store import (
+    SCHEMA_VERSION,
+    CueSettings,
+    Erasing,
+    Found,
+    SqliteStore,
+    View,
+    index_cues,
+    uncued_count,
+)
 from validation import Choice, Id, Integer, Name, Number
 
 log = logging.getLogger("mnelo")
@@ -139,6 +148,9 @@ class Memory:
         self._guard = Guard(self.config.guard_mode)
         self._placeholders = {words.name_key(each) for each in self.config.recall_placeholders}
         self._lanes = cast("tuple[Lane, ...]", _lanes(self.config))
+        cues, self._cues_off = _cues(self.config)
+        if self._cues_off:
+            log.warning("%s", self._cues_off)
         self.path = Path(path or self.config.database_path).expanduser().absolute()
         self._store = SqliteStore(
             self.path,
@@ -147,10 +159,10 @@ class Memory:
             cache_mb=self.config.database_cache_mb,
             lanes=self._lanes,
             reader_sets=READER_SETS,
-            cues=_cues(self.config),
+            cues=cues,
         )
         self._by_cues: dict[Lane, Callable[[View, Query], Ranking]] = (
-            {"cue": _by_cues(self.config)} if "cue" in self._lanes else {}
+            {"cue": _by_cues(self.config)} if cues else {}
         )
         self._load_model = load_model or (lambda recorded: embedder.load(self.config, recorded))
         self._models = ModelLoader(self._model_for_file)
@@ -393,11 +405,13 @@ class Memory:
         with self._store.view() as view:
             counts, recalls = view.counts(), view.latencies(day_ago)
             vectors, pending, model = view.vector_count(), view.pending_count(), view.model()
+            uncued = {"without_cues": uncued_count(view)} if self._by_cues else {}
         sizes = self._store.sizes()
         return {
             **counts,
             "vectors": vectors,
             "pending": pending,
+            **uncued,
             "embedder": self._embedder_state(model),
             "lanes": {lane: self._lane_state(lane) for lane in self._lanes},
             # Whole: all is in the one file, so that a plain copy of it is a full backup.
@@ -621,7 +635,7 @@ class Memory:
     def _find(self, read: Mapping[str, Any], asked: str) -> tuple[list[Hit], list[str]]:
         uses_vectors = self._uses("vector", read["strategy"])
         vector = self._query_vector(read["query"]) if uses_vectors else None  # and its model
-        uncued = index_cues(self._store, CUES_SECONDS) if self._uses("cue", read["strategy"]) else 0
+        uncued = self._read_cues() if self._uses("cue", read["strategy"]) else 0
         fusion = self._fusion if read["strategy"] == "rrf" else self._fusion.of_one_lane()
         with self._store.views() as views:
             view = views["graph"]
@@ -644,6 +658,17 @@ class Memory:
             notices.append(message("cues.left", count=uncued))
         return found, notices if found else [message("notice.nothing"), *notices]
 
+    def _read_cues(self) -> int:
+        """Read what cues there is time for; how many memories are left without."""
+        if not self._by_cues:
+            return 0
+        try:
+            return index_cues(self._store, CUES_SECONDS)
+        except Exception:  # the other lanes still answer, and this one by what it has
+            log.exception("cues cannot be read")
+            with self._store.view() as view:
+                return uncued_count(view)
+
     def _query(
         self,
         view: View,
@@ -652,13 +677,15 @@ class Memory:
         vector: tuple[Vectors, Model] | None,
     ) -> Query:
         """What the lanes are given; `asked` is when it was."""
-        at = read["asof"] or asked
+        at, enough = read["asof"] or asked, 2 * read["top_k"]
+        if read["strategy"] != "cue_only":  # whose edges cost more where more is to be found
+            enough = max(self.config.recall_lane_depth, enough)
         query = Query(
             view,
             read["query"],
             Scope(asof=read["asof"], **read["filters"]),
             at=at,
-            depth=max(self.config.recall_lane_depth, 2 * read["top_k"]),
+            depth=enough,
             hops=read["graph_hops"],
             fan_out=self.config.limits_fan_out,
             vector=vector and vector[0],
@@ -679,8 +706,7 @@ class Memory:
     ) -> tuple[dict[Lane, Ranking], list[str]]:
         """Run the lanes that a strategy needs; a lane that fails leaves the others to answer."""
         alone = strategy.removesuffix("_only")
-        if strategy != "rrf" and alone not in self.config.recall_lanes:
-            raise InvalidInput("lane.off", lane=alone)
+        self._refuse_off(strategy)
         wanted = [lane for lane in (*ALONE, *self._by_cues) if self._uses(lane, strategy)]
         outcomes = self._run(views, query, wanted)
         rankings = {lane: each for lane, each in outcomes.items() if isinstance(each, Ranking)}
@@ -693,11 +719,21 @@ class Memory:
         if failed and not rankings:
             raise next(iter(failed.values()))
         notices = [message("notice.lane_failed", lane=lane) for lane in failed]
+        if self._cues_off and self._uses("cue", strategy):
+            notices.append(message("notice.cues_off", reason=self._cues_off))
         if "vector" in wanted and query.vector is None:
             notices.insert(0, self._vectors_off() or message("notice.loading"))
         if strategy != "rrf":
             rankings = {lane: each for lane, each in rankings.items() if lane == alone}
         return rankings, notices
+
+    def _refuse_off(self, strategy: str) -> None:
+        """Raise where no lane can answer, whatever is asked."""
+        lane, on = strategy.removesuffix("_only"), self.config.recall_lanes
+        if strategy != "rrf" and lane not in on:
+            raise InvalidInput("lane.off", lane=lane)
+        if self._cues_off and (lane == "cue" or on == ("cue",)):
+            raise ConfigError("notice.cues_off", reason=self._cues_off)
 
     def _uses(self, lane: Lane, strategy: str) -> bool:
         """Whether a strategy needs a lane; the graph needs all, since it starts from them."""
@@ -839,7 +875,8 @@ class Memory:
     def _lane_state(self, lane: Lane) -> str:
         if lane not in self.config.recall_lanes:
             return message("lane.state_off", reason=message("lane.switched_off"))
-        if lane == "vector" and (off := self._vectors_off()):
+        off = {"vector": self._vectors_off(), "cue": self._cues_off}.get(lane)
+        if off:
             return message("lane.state_off", reason=off)
         return "on"
 
@@ -865,13 +902,16 @@ def _lanes(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*LANES, *config.recall_lanes)))
 
 
-def _cues(config: Config) -> CueSettings | None:
-    """How memories are found by cues, where the settings ask for that at all."""
+def _cues(config: Config) -> tuple[CueSettings | None, str]:
+    """How memories are found by cues, where the settings ask for that; or why they cannot be."""
     if "cue" not in config.recall_lanes:
-        return None
+        return None, ""
     from cues import extractor
 
-    return CueSettings(extractor(config), config.cues_pause_minutes)
+    try:
+        return CueSettings(extractor(config), config.cues_pause_minutes), ""
+    except ConfigError as error:
+        return None, str(error)
 
 
 def _by_cues(config: Config) -> Callable[[View, Query], Ranking]:

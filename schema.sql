@@ -154,7 +154,7 @@ CREATE INDEX postings_rev ON postings (rev);
 -- The cues of all texts (cues.py), and for each chunk which of them it has. Nothing is written here
 -- unless somebody recalls by cues; then every chunk gets its row, closed ones too, in order.
 CREATE TABLE cues (
-    id  INTEGER PRIMARY KEY,
+    id  INTEGER PRIMARY KEY AUTOINCREMENT,           -- never used again: an erased word's is no other's
     cue TEXT NOT NULL UNIQUE
 ) STRICT;
 

@@ -11,15 +11,16 @@ closed, so current searches never see them and questions about the past still do
 
 import errno
 import json
+import logging
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import groupby, islice
+from itertools import groupby, islice, takewhile
 from operator import itemgetter
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -70,6 +71,8 @@ from rows import (
 
 if TYPE_CHECKING:  # loaded by who recalls by cues
     from cues import CueHits, CueIndex, CueRow, Edges
+
+log = logging.getLogger("mnelo")
 
 APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
@@ -1034,10 +1037,21 @@ class SqliteStore:
             writer = _Writer(db, timestamps.now(), client, self._terms, spellings)
             yield writer
             writer.finish()
-            if held := self._indexes.cues:
-                held.index_more(db)
             if changes is not None:
                 writer.note(changes())
+        self._read_cues()
+
+    def _read_cues(self) -> None:
+        """Read the cues of what was written, after it: nobody waits for it, nor is it undone.
+
+        Where that fails, all is written and the chunks wait for the next who reads cues.
+        """
+        if (held := self._indexes.cues) is None:
+            return
+        try:
+            held.index_more(self, wait=False)
+        except Exception as error:
+            log.warning("memories still wait for cues: %s", error)
 
     @contextmanager
     def _begun(self, db: apsw.Connection) -> Iterator[None]:
@@ -1255,7 +1269,10 @@ class SqliteStore:
         """Empty the text indexes that cannot be read, and drop rows that are of no such chunk."""
         with self.view() as view:  # before others would wait for it
             broken = [table for table in TEXT_INDEXES if _broken_index(view._db, table)]
+            misread = any(count for _, count in _cue_faults(view._db))
         with self._transaction() as db:
+            if misread:
+                _drop_cues(db)
             for table in broken:
                 db.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
             removed = 0
@@ -1266,8 +1283,13 @@ class SqliteStore:
             return removed
 
     def remove_orphans(self) -> int:
-        """Remove what belongs to a chunk, a relation or an entity that never was; how many rows."""
+        """Remove what belongs to a chunk, a relation or an entity that never was; how many rows.
+
+        A round of which the person said more than there is becomes all theirs.
+        """
         with self._transaction() as db:
+            for seq, content in _all(db, ROUNDS_BEYOND):
+                db.execute("UPDATE turns SET asked = ? WHERE chunk_seq = ?", (len(content), seq))
             return sum(len(_all(db, sql)) for sql in REMOVE_ORPHANS)
 
     def checkpoint(self, seconds: float = 0.05) -> bool:
@@ -1309,6 +1331,7 @@ class SqliteStore:
                     removed += purging.remove(writer._db, rows, before)
         if removed:
             with self._transaction() as db:
+                _drop_unused_cues(db)
                 _forget_changes(db)
         return removed
 
@@ -1797,7 +1820,9 @@ EXPORTED_CHUNKS = """
         created_at, valid_from, valid_until, superseded_by, recall_count, last_recalled,
         (SELECT json_group_array(tag ORDER BY tag) FROM tags WHERE chunk_seq = seq) AS tags,
         (SELECT json_group_object(entity_id, origin) FROM mentions WHERE chunk_seq = seq)
-            AS mentions
+            AS mentions,
+        (SELECT json_object('id', round_id, 'asked', asked) FROM turns WHERE chunk_seq = seq)
+            AS round
     FROM chunks ORDER BY id
 """
 EXPORTED_RELATIONS = """
@@ -1899,7 +1924,9 @@ def export_rows(view: View, *, vectors: bool) -> Iterator[tuple[str, dict[str, A
     for _, versions in groupby(_tables(db, EXPORTED_ENTITIES), itemgetter("id")):
         yield "entity", _exported_entity(db, list(versions))
     for row in _tables(db, EXPORTED_CHUNKS):
+        turn = row.pop("round")  # which most are not
         chunk = _read_json(row, "metadata", "tags", "mentions")
+        chunk |= {} if turn is None else {"round": json.loads(turn)}
         found = _vectors_of(db, row["seq"]) if vectors else None
         yield "chunk", chunk if found is None else chunk | {"vectors": found}
     for row in _tables(db, EXPORTED_RELATIONS):
@@ -2103,6 +2130,10 @@ class Intake:
         db.execute(IMPORT_CHUNK, row | {"pending": vectors is None})
         if vectors is not None:
             _import_vectors(writer, seq, vectors, record["valid_until"] is None)
+        if turn := record.get("round"):
+            db.execute(PUT_TURN, (seq, turn["id"], turn["asked"]))
+        if seq <= writer._first_new:  # cues are read in order, so from there on again
+            db.execute("DELETE FROM cue_postings WHERE chunk_seq > ?", (seq,))
         writer._tag(seq, record["tags"])
         self._mention(writer, seq, record, indexed)
         self._index(writer, seq, record, indexed)
@@ -2554,7 +2585,7 @@ def _to_cues(db: apsw.Connection) -> None:
     """From version 3: tables for recall by cues, which stay empty until somebody does that."""
     db.execute("""
         CREATE TABLE cues (
-            id  INTEGER PRIMARY KEY,
+            id  INTEGER PRIMARY KEY AUTOINCREMENT,
             cue TEXT NOT NULL UNIQUE
         ) STRICT;
         CREATE TABLE cue_postings (
@@ -2849,11 +2880,19 @@ class _Writer:
             "INSERT INTO evidence SELECT relation_id, ? FROM evidence WHERE chunk_seq = ?",
             (new, old),
         )
-        self._db.execute(CARRY_TURN, {"old": old, "new": new})
+        self._carry_turn(old, new)
         for (edge,) in _all(self._db, HOLDING_EDGES, {"node": old_id, "at": at}):
             moved = {"old": old_id, "new": new_id, "at": at, "id": edge}
             self._db.execute(COPY_EVIDENCE, (_one(self._db, MOVE_EDGE, moved), edge))
             self._close_relation(edge, at)
+
+    def _carry_turn(self, old: int, new: int) -> None:
+        """A text that no longer begins with what the person said is all theirs."""
+        bound = {"old": old, "new": new}
+        # Not compared in SQL, where a text ends at its first NUL.
+        for round_id, asked, before, after in _all(self._db, TURN_TO_CARRY, bound):
+            same = before[: asked + 1] == after[: asked + 1]
+            self._db.execute(PUT_TURN, (new, round_id, asked if same else len(after)))
 
     def _next_vectors(self, old: int, vectors: Vectors | None, same_text: bool) -> Vectors | None:
         """The same text keeps its vectors; a new one has its own, or waits for them."""
@@ -3471,22 +3510,24 @@ CUES_AT_ONCE = 200  # chunks of one transaction whose cues are read, while which
 CUES = "cues"
 """Of meta: what the cues in the file depend on, see cues.Extractor.signature."""
 
-BEHIND = """
-    SELECT seq, content FROM chunks
-    WHERE seq > (SELECT coalesce(max(chunk_seq), 0) FROM cue_postings) ORDER BY seq LIMIT ?
-"""
-LEFT = """
-    SELECT count(*) FROM chunks
+_BEHIND = """
+    SELECT {0} FROM chunks
     WHERE seq > (SELECT coalesce(max(chunk_seq), 0) FROM cue_postings)
 """
+UNCUED = _BEHIND.format("count(*)")
+NEXT_TEXTS = _BEHIND.format("seq, content") + " ORDER BY seq LIMIT ?"
+NEXT_UNCUED = _BEHIND.format("seq") + " ORDER BY seq LIMIT ?"
+CUES_READ_BY = "SELECT value FROM meta WHERE key = 'cues'"
 CUE_NUMBERS = "SELECT q.cue, q.id FROM json_each(?) k CROSS JOIN cues q ON q.cue = k.value"
 CUE_NAMES = "SELECT q.id, q.cue FROM json_each(?) k CROSS JOIN cues q ON q.id = k.value"
 
-# What the index in memory goes by: a change of chunks, a new row, cues that were all read again.
+# What the index in memory goes by: a change of chunks, a new row, cues that were all read again,
+# and changes only for whether rows are gone of which nothing tells any more.
 CUES_LATEST = """
     SELECT (SELECT coalesce(max(rev), 0) FROM postings),
         (SELECT coalesce(max(chunk_seq), 0) FROM cue_postings),
-        (SELECT updated_at FROM meta WHERE key = 'cues')
+        (SELECT updated_at FROM meta WHERE key = 'cues'),
+        (SELECT coalesce(max(id), 0) FROM changes)
 """
 _CUE_ROW = f"""
     SELECT c.seq, p.place, c.session_id, c.timestamp, q.cues
@@ -3507,11 +3548,8 @@ NEXT_ROUND = """
     JOIN turns t ON t.chunk_seq = c.seq WHERE c.session_id = ? AND c.valid_until IS NULL
 """
 PUT_TURN = "INSERT OR REPLACE INTO turns VALUES (?, ?, ?)"
-# A text that no longer begins with what the person said is all theirs.
-CARRY_TURN = """
-    INSERT INTO turns SELECT n.seq, t.round_id,
-        CASE WHEN substr(n.content, 1, t.asked + 1) = substr(o.content, 1, t.asked + 1)
-        THEN t.asked ELSE length(n.content) END
+TURN_TO_CARRY = """
+    SELECT t.round_id, t.asked, o.content, n.content
     FROM turns t JOIN chunks o ON o.seq = t.chunk_seq JOIN chunks n ON n.seq = :new
     WHERE t.chunk_seq = :old
 """
@@ -3525,7 +3563,9 @@ TURN_OF = (
     WHERE c.session_id = ? AND t.round_id = ? AND c.valid_until IS NULL
 """
 )
-TURN_VERSIONS = _TURN.format("chunks c") + " WHERE c.session_id = ? AND t.round_id = ?"
+TURN_VERSIONS = (
+    _TURN.format("chunks c") + " WHERE c.session_id = ? AND t.round_id = ? ORDER BY c.seq"
+)
 TURNS_OF = (
     _TURN.format("chunks c JOIN postings p ON p.chunk_seq = c.seq")
     + """
@@ -3574,6 +3614,15 @@ class TurnRow:
     timestamp: str
 
 
+class _Seen(NamedTuple):
+    """As of when something was read: see CUES_LATEST."""
+
+    rev: int
+    last: int
+    read_at: str | None
+    change: int
+
+
 class _HeldCues:
     """The index of cues in memory, of what is live or was at one moment."""
 
@@ -3581,52 +3630,82 @@ class _HeldCues:
         self._settings = settings
         self.lock = threading.RLock()
         self._index: CueIndex | None = None
-        self._seen: tuple[int, int, str | None] = (0, 0, None)
-        self._past: tuple[str, tuple[int, int, str | None], CueIndex] | None = None
-        self._same_reading = False
+        self._seen = _Seen(0, 0, None, 0)
+        self._past: tuple[str, _Seen, CueIndex] | None = None
+        self._begun = False
+        self._reading = threading.Lock()
 
-    def index_more(self, db: apsw.Connection) -> int:
-        """Within a transaction: write the cues of the oldest chunks that have none; how many."""
-        self._begin_anew(db)
-        rows = _all(db, BEHIND, (CUES_AT_ONCE,))
-        read = [(seq, self._settings.reader(text)) for seq, text in rows]
-        numbers = _cue_numbers(db, {cue for _, found in read for cue in found})
-        for cue in dict.fromkeys(cue for _, found in read for cue in found):
+    def begin(self, store: SqliteStore) -> None:
+        """Once: drop all cues that were read in another way than the settings say now."""
+        if self._begun:
+            return
+        signature = self._settings.reader.signature
+        with store.view() as view:
+            known = _one(view._db, CUES_READ_BY)
+        if known != signature:
+            with store._transaction() as db:
+                db.execute("DELETE FROM cue_postings")
+                db.execute(PUT_META, (CUES, signature, timestamps.now()))
+        self._begun = True
+
+    def index_more(self, store: SqliteStore, *, wait: bool = True) -> bool:
+        """Read and write the cues of the oldest chunks that have none; False if there is no more.
+
+        They are read before the transaction: the first Chinese text takes a second, in which
+        other writers should not wait. Without `wait` what another thread is reading is left to it.
+        """
+        if not self._reading.acquire(blocking=wait):
+            return False
+        try:
+            self.begin(store)
+            with store.view() as view:
+                texts = _all(view._db, NEXT_TEXTS, (CUES_AT_ONCE,))
+            read = {seq: self._settings.reader(text) for seq, text in texts}
+            if not read:
+                return False
+            with store._transaction() as db:
+                return self._write(db, read)
+        finally:
+            self._reading.release()
+
+    def _write(self, db: apsw.Connection, read: Mapping[int, list[str]]) -> bool:
+        """Write those cues that are still the next; False where others read in another way."""
+        signature = self._settings.reader.signature
+        if (known := _one(db, CUES_READ_BY)) is None:  # all were dropped
+            db.execute(PUT_META, (CUES, signature, timestamps.now()))
+        elif known != signature:
+            return False
+        behind = (row[0] for row in _all(db, NEXT_UNCUED, (len(read),)))
+        due = list(takewhile(read.__contains__, behind))
+        found = dict.fromkeys(cue for seq in due for cue in read[seq])
+        numbers = _cue_numbers(db, found)
+        for cue in found:
             if cue not in numbers:
                 db.execute("INSERT INTO cues (cue) VALUES (?)", (cue,))
                 numbers[cue] = db.last_insert_rowid()
-        db.executemany(
-            "INSERT INTO cue_postings VALUES (?, ?)",
-            [(seq, np.array([numbers[c] for c in found], "<u4").tobytes()) for seq, found in read],
-        )
-        return len(rows)
-
-    def _begin_anew(self, db: apsw.Connection) -> None:
-        """Drop all cues that were read in another way than the settings say now."""
-        if self._same_reading:
-            return
-        signature = self._settings.reader.signature
-        if _one(db, "SELECT value FROM meta WHERE key = ?", (CUES,)) != signature:
-            db.execute("DELETE FROM cue_postings")
-            db.execute(PUT_META, (CUES, signature, timestamps.now()))
-        self._same_reading = True
+        rows = [(seq, np.array([numbers[cue] for cue in read[seq]], "<u4")) for seq in due]
+        sql = "INSERT INTO cue_postings VALUES (?, ?)"
+        db.executemany(sql, [(seq, cues.tobytes()) for seq, cues in rows])
+        return True
 
     def reads(self, text: str) -> list[str]:
         return self._settings.reader(text)
 
     def current(self, db: apsw.Connection, asof: str | None) -> "CueIndex":
         """The index as of the last commit of anybody, or of a moment; under its lock."""
-        (latest,) = _all(db, CUES_LATEST)
+        latest = _Seen(*_all(db, CUES_LATEST)[0])
         if asof is not None:
             if self._past is None or self._past[:2] != (asof, latest):
                 self._past = asof, latest, self._load(db, asof)
             return self._past[2]
-        if self._index is None or latest[2] != self._seen[2] or self._index.is_worn:
-            self._index = self._load(db, None)
-        elif latest != self._seen:
-            self._refresh(db, self._index)
+        index, seen = self._index, self._seen
+        lost = latest.read_at != seen.read_at or _is_behind(db, seen.change)
+        if index is None or index.is_worn or lost:
+            index = self._index = self._load(db, None)
+        elif latest != seen:
+            self._refresh(db, index)
         self._seen = latest
-        return self._index
+        return index
 
     def _load(self, db: apsw.Connection, asof: str | None) -> "CueIndex":
         from cues import CueIndex
@@ -3635,10 +3714,9 @@ class _HeldCues:
         return CueIndex(rows, int(60_000 * self._settings.pause_minutes))
 
     def _refresh(self, db: apsw.Connection, index: "CueIndex") -> None:
-        rev, last, _ = self._seen
-        for (seq,) in _all(db, CHANGED_CLOSED, (rev,)):
+        for (seq,) in _all(db, CHANGED_CLOSED, (self._seen.rev,)):
             index.remove(seq)
-        bound = {"asof": None, "rev": rev, "seq": last}
+        bound = {"asof": None, "rev": self._seen.rev, "seq": self._seen.last}
         for sql in (CHANGED_CUE_ROWS, NEW_CUE_ROWS):
             for row in _cue_rows(db, sql, bound):
                 if row.seq not in index:
@@ -3679,29 +3757,56 @@ def recall_by_cues(
         return index.search([known.get(cue) for cue in cues], limit, edges, allowed)
 
 
-def cue_names(view: View, numbers: Iterable[int]) -> list[str]:
-    """What some cues are, in the order given."""
-    wanted = list(numbers)
-    names = dict(_all(view._db, CUE_NAMES, (_json(wanted),)))
-    return [names[number] for number in wanted]
+def cue_names(view: View, numbers: Iterable[int]) -> dict[int, str]:
+    """What some cues are; an erased one is left out."""
+    return dict(_all(view._db, CUE_NAMES, (_json(list(numbers)),)))
+
+
+def uncued_count(view: View) -> int:
+    """How many chunks, closed ones too, have no cues yet."""
+    return int(_one(view._db, UNCUED) or 0)
 
 
 def index_cues(store: SqliteStore, seconds: float) -> int:
     """Write the cues of chunks that have none, as long as there is time; how many are left.
 
-    What was written stays, so another call goes on from there.
+    What was written stays, so another call goes on from there. Whoever only reads, and whoever
+    would have to wait too long for another process, leaves them.
     """
-    held = store._indexes.cues
-    deadline = time.monotonic() + seconds
-    with store.view() as view:
-        left = int(_one(view._db, LEFT) or 0)
-    while held and left and not store.read_only and time.monotonic() < deadline:
-        with store._transaction() as db:
-            done = held.index_more(db)
-            left = int(_one(db, LEFT) or 0)
-        if not done:
-            break
+    held, deadline = None if store.read_only else store._indexes.cues, time.monotonic() + seconds
+    with suppress(StoreBusy):
+        if held:
+            held.begin(store)
+    left = _left(store)
+    with suppress(StoreBusy):
+        while held and left and time.monotonic() < deadline and held.index_more(store):
+            left = _left(store)
     return left
+
+
+def _left(store: SqliteStore) -> int:
+    with store.view() as view:
+        return uncued_count(view)
+
+
+def _drop_cues(db: apsw.Connection) -> None:
+    """Drop all that was read of cues: whoever recalls by them reads them again."""
+    for sql in ("cue_postings", "cues", "meta WHERE key = 'cues'"):
+        db.execute(f"DELETE FROM {sql}")
+
+
+def _drop_unused_cues(db: apsw.Connection) -> None:
+    """Remove words that no chunk's cues have any more."""
+    used = np.unique(_all_cues(db))
+    known = np.array([row[0] for row in db.execute("SELECT id FROM cues")], np.int64)
+    unused = [(each,) for each in np.setdiff1d(known, used).tolist()]
+    db.executemany("DELETE FROM cues WHERE id = ?", unused)
+
+
+def _all_cues(db: apsw.Connection) -> NDArray[np.uint32]:
+    """The numbers of all chunks' cues, one after the other; of a damaged row what can be read."""
+    rows = (row[0] for row in db.execute("SELECT cues FROM cue_postings"))
+    return np.frombuffer(b"".join(row[: len(row) & ~3] for row in rows), "<u4")
 
 
 # -- turns --
@@ -3716,7 +3821,7 @@ def put_turn(
     and the same text again changes nothing.
     """
     indexed = Indexed(chunk.content)
-    with store._writing(client) as writer:
+    with store._writing(client, undoable=round_id is not None) as writer:
         db = writer._db
         if round_id is None:
             round_id = str(_one(db, NEXT_ROUND, (chunk.session_id,)))
@@ -3736,12 +3841,16 @@ def put_turn(
 
 
 def close_turns(store: SqliteStore, rounds: Iterable[tuple[str, str]], client: str) -> int:
-    """Forget some rounds, each by its session and its own id; how many there were."""
-    with store._writing(client) as writer:
-        found = [row for each in rounds for row in _all(writer._db, TURN_OF, each)]
-        for _, chunk_id, *_rest in found:
-            writer.forget_chunk(chunk_id, "deleted", cascade=True)
-        return len(found)
+    """Forget some rounds, each by its session and its own id; how many there were.
+
+    Each in a transaction of its own, so that each can be undone.
+    """
+    count = 0
+    for each in rounds:
+        with store._writing(client, undoable=True) as writer:
+            for _, chunk_id, *_rest in _all(writer._db, TURN_OF, each):
+                count += writer.forget_chunk(chunk_id, "deleted", cascade=True)[0]
+    return count
 
 
 def turns_of(view: View, session_id: str) -> list[TurnRow]:
@@ -3810,6 +3919,33 @@ CHECKS = {
 }
 
 
+# Of what is only there for who recalls by cues.
+CUE_CHECKS = {
+    "not in cue_postings": """
+        SELECT seq FROM chunks WHERE seq < (SELECT max(chunk_seq) FROM cue_postings)
+        EXCEPT SELECT chunk_seq FROM cue_postings
+    """,
+    "halved cues": "SELECT chunk_seq FROM cue_postings WHERE length(cues) % 4 <> 0",
+}
+ROUNDS_BEYOND = """
+    SELECT t.chunk_seq, c.content FROM turns t JOIN chunks c ON c.seq = t.chunk_seq
+    WHERE t.asked NOT BETWEEN 0 AND octet_length(c.content)
+"""
+
+
+def _cue_faults(db: apsw.Connection) -> Iterator[tuple[str, int]]:
+    """Faults of the cues that were read, if any were."""
+    if not _count(db, "SELECT 1 FROM cue_postings LIMIT 1"):
+        return
+    for name, sql in CUE_CHECKS.items():
+        yield name, _count(db, sql)
+    try:
+        known = [row[0] for row in db.execute("SELECT id FROM cues")]
+        yield "cues of no word", len(np.setdiff1d(_all_cues(db), known))
+    except apsw.CorruptError:
+        yield "cues of no word", 1
+
+
 def _broken_index(db: apsw.Connection, table: str) -> int:
     """FTS5's own check of one of its tables, which only reads: 1 where it fails."""
     return int(_problems(db, f"integrity_check({table})") != [])
@@ -3832,6 +3968,9 @@ def _faults(db: apsw.Connection, pages: str) -> Iterator[tuple[str, int]]:
     checks = CHECKS | VECTOR_CHECKS if _has_vectors(db) else CHECKS
     for name, sql in checks.items():
         yield name, _count(db, sql)
+    if _count(db, "SELECT 1 FROM turns LIMIT 1"):
+        yield "rounds beyond their text", _count(db, ROUNDS_BEYOND)
+    yield from _cue_faults(db)
     indexes = {table: _problems(db, f"{pages}({table})") for table in TEXT_INDEXES}
     for table, problems in indexes.items():
         yield f"index of {table}", int(problems != [])
@@ -3912,7 +4051,9 @@ LATEST_NUMBERS = """
     SELECT (SELECT coalesce(max(seq), 0) FROM chunks),
         (SELECT coalesce(max(id), 0) FROM relations), (SELECT coalesce(max(id), 0) FROM changes)
 """
-NOTE = "UPDATE audit SET detail_json = json_patch(detail_json, ?) WHERE id = ?"
+NOTE = """
+    UPDATE audit SET detail_json = json_patch(detail_json, ?) WHERE id = ? AND action <> 'remember'
+"""
 
 _UNDONE_BY = """
     (SELECT u.id FROM audit u WHERE u.action = 'undo' AND u.target_id = CAST(a.id AS TEXT))
@@ -4009,6 +4150,10 @@ SAID_AGAIN = {
         SELECT 'chunk', n.id FROM chunks c JOIN chunks n ON n.content_hash = c.content_hash
         AND n.valid_until IS NULL AND n.content = c.content AND n.source = c.source
         AND n.session_id = c.session_id WHERE c.seq = :key AND n.seq > :chunk
+        UNION
+        SELECT 'chunk', n.id FROM turns t JOIN chunks c ON c.seq = t.chunk_seq
+        JOIN chunks n ON n.session_id = c.session_id AND n.valid_until IS NULL AND n.seq <> c.seq
+        JOIN turns o ON o.chunk_seq = n.seq AND o.round_id = t.round_id WHERE c.seq = :key
     """,
     "entities": """
         SELECT 'entity', n.id FROM entities c JOIN entities n
@@ -4378,6 +4523,10 @@ def _forget_changes(db: apsw.Connection) -> None:
     db.execute("DELETE FROM changes WHERE id < ?", (db.last_insert_rowid(),))
 
 
+OF_CHUNK = ("windows", "postings", "cue_postings", "turns", "tags", "mentions", "evidence")
+"""The tables whose rows are of a chunk and go with it."""
+
+
 def _remove_chunk(db: apsw.Connection, seq: int) -> None:
     """Remove one version and all that is of it."""
     if _has_vectors(db):
@@ -4385,7 +4534,7 @@ def _remove_chunk(db: apsw.Connection, seq: int) -> None:
         windows = _all(db, WINDOWS_OF_CHUNK, (seq,))
         db.executemany("DELETE FROM vectors WHERE rowid = ?", windows)
     db.execute(SHOWN_BY_ANOTHER, {"seq": seq})
-    for table in ("windows", "postings", "tags", "mentions", "evidence"):
+    for table in OF_CHUNK:
         db.execute(f"DELETE FROM {table} WHERE chunk_seq = ?", (seq,))
     for table in TEXT_INDEXES:
         db.execute(f"DELETE FROM {table} WHERE rowid = ?", (seq,))
@@ -4755,6 +4904,7 @@ def _drop_unused(db: apsw.Connection) -> None:
         used[np.frombuffer(terms, "<u4")] = True
     unused = [(int(each),) for each in np.flatnonzero(~used)]
     db.executemany("DELETE FROM terms WHERE id = ?", unused)
+    _drop_unused_cues(db)
     db.execute("DELETE FROM name_words WHERE key NOT IN (SELECT key FROM aliases)")
     if _one(db, "SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'"):
         db.execute("DELETE FROM sqlite_stat4")  # samples of what indexes hold

@@ -41,6 +41,7 @@ from store import (
     export_rows,
     held_records,
 )
+from turns import MOST_CHARACTERS
 from validation import (
     Argument,
     Choice,
@@ -127,6 +128,20 @@ class _Key:
 
 
 @dataclass(frozen=True, slots=True)
+class _Label:
+    """The id of a session or of a round, which may be any text (turns.py)."""
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "maxLength": MOST_CHARACTERS}
+
+    def read(self, name: str, value: Any) -> str:
+        text = Text(LONGEST).read(name, value)
+        if len(text) > MOST_CHARACTERS:
+            raise InvalidInput("input.chars", name=name, size=len(text), limit=MOST_CHARACTERS)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class _Mentions:
     """Entities by their ids, and how each link came about."""
 
@@ -169,6 +184,7 @@ ENTITY_NAME = Fields(
         "valid_from": _required(WHEN),
     }
 )
+ROUND = Fields({"id": _required(_Label()), "asked": _required(Integer(0, LONGEST))})
 RECORDS: Mapping[str, Fields] = {
     "entity": Fields(
         {
@@ -183,7 +199,7 @@ RECORDS: Mapping[str, Fields] = {
             "seq": Argument(ROW),
             "content": _required(Text(LONGEST)),
             "source": Argument(Name(200), default="manual"),
-            "session_id": Argument(Name(200), default="default"),
+            "session_id": Argument(_Label(), default="default"),
             "timestamp": _required(WHEN),
             "importance": Argument(SHARE, default=0.5),
             "metadata": Argument(FREE_JSON, default=dict),
@@ -191,6 +207,7 @@ RECORDS: Mapping[str, Fields] = {
             "superseded_by": Argument(_ChunkId()),
             "tags": Argument(Items(Name(200), LONGEST), default=list),
             "mentions": Argument(_Mentions(), default=dict),
+            "round": Argument(ROUND),
             "vectors": Argument(Items(Text(LONGEST), LONGEST)),
             **_VALID,
             **_RECALLED,
@@ -272,6 +289,7 @@ def read_record(kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
         _check_versions(record["versions"])
     elif kind == "chunk":
         _check_next(record)
+        _check_round(record)
     elif kind == "audit" and record["action"] == "merge":
         record["detail"] = MERGE.read("audit.detail", record["detail"])
     return record
@@ -296,6 +314,8 @@ def guarded(guard: Guard, kind: str, record: dict[str, Any]) -> Checked:
         safe, kinds = guard.check(asked, kind)
         if safe != asked:
             record.pop("vectors", None)  # they are those of the text with the secret
+        if "round" in record and safe["content"] != asked["content"]:
+            record["round"] = _round_of(record, safe["content"])
         return Checked(record | safe, kinds)
     versions = [guarded(guard, "version", each) for each in record["versions"]]
     names = [(each, guard.check({"alias": each["alias"]}, kind)) for each in record["names"]]
@@ -304,6 +324,13 @@ def guarded(guard: Guard, kind: str, record: dict[str, Any]) -> Checked:
     found = {name for each in checks for name in each.kinds}
     safe = {"versions": [each.arguments for each in versions], "names": kept}
     return Checked(record | safe, sorted(found))
+
+
+def _round_of(record: Mapping[str, Any], safe: str) -> dict[str, Any]:
+    """The round of a text without its secret: all is the person's if the question had one."""
+    asked = record["round"]["asked"]
+    same = safe[: asked + 1] == record["content"][: asked + 1]
+    return {"id": record["round"]["id"], "asked": asked if same else len(safe)}
 
 
 def _check_versions(versions: Sequence[Mapping[str, Any]]) -> None:
@@ -318,6 +345,14 @@ def _check_next(record: dict[str, Any]) -> None:
         raise InvalidInput("transfer.next")
     if (windows := record.pop("vectors")) is not None:
         record["vectors"] = _vectors(windows)
+
+
+def _check_round(record: dict[str, Any]) -> None:
+    """A round says no more of itself than there is; most memories are none."""
+    if record["round"] is None:
+        del record["round"]
+    elif record["round"]["asked"] > len(record["content"]):
+        raise InvalidInput("transfer.asked", size=len(record["content"]))
 
 
 def _vectors(windows: Sequence[str]) -> Vectors:

@@ -165,10 +165,10 @@ class TurnMemory:
                 most *= 4  # other memories are in the same file
             scores = dict(zip(found.seqs, found.scores, strict=True))
             shown = [(row, found.way(row.seq)) for row in rows[:top_k]]
-            names = store.cue_names(view, [cue for _, way in shown for cue in way.cues])
-        left = iter(names)
+            names = store.cue_names(view, {cue for _, way in shown for cue in way.cues})
         return [
-            _turn(row, scores[row.seq], tuple(next(left) for _ in way.cues)) for row, way in shown
+            _turn(row, scores[row.seq], tuple(names[cue] for cue in way.cues if cue in names))
+            for row, way in shown
         ]
 
     def sessions(self) -> list[str]:

@@ -331,8 +331,9 @@ def test_another_dictionary_has_all_cues_read_again(
     memory.close()
     (tmp_path / "terms.txt").write_text("blue-green deploy\n", "utf-8")
     memory = by_cues(cues_userdict=str(tmp_path / "terms.txt"))
-    memory.remember("unlike any other")
+    assert contents(memory, "deploy") == ["we use blue-green deploy"]
     assert "blue-green deploy" in [name for (name,) in look(memory.path, "SELECT cue FROM cues")]
+    memory.remember("unlike any other")
     assert rows_in(memory.path, "cue_postings") == 2
 
 

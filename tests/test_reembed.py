@@ -29,7 +29,7 @@ from hash_embedder import HashEmbedder
 from memory import Memory
 from rows import Vectors
 from serving import FORKS, processes
-from store import NextVectors
+from store import SCHEMA_VERSION, NextVectors
 
 ANIMALS = ("otter", "heron", "badger", "lynx", "stoat", "raven", "adder", "trout")
 PLACES = ("harbour", "orchard", "quarry", "library", "ferry", "bakery", "tunnel", "mill")
@@ -573,4 +573,4 @@ def test_a_dry_run_changes_nothing(small: Path, capsys: pytest.CaptureFixture[st
     assert (told["state"], told["left"]) == ("to be done", 21)
     assert told["seconds"] > 0
     with closing(apsw.Connection(str(small))) as db:
-        assert db.pragma("user_version") == 3
+        assert db.pragma("user_version") == SCHEMA_VERSION

@@ -170,6 +170,13 @@ def test_the_server_finds_and_changes_the_same_rounds(talk: TurnMemory, open_mem
     server.update(hit["chunk_id"], new_content="My dog Rex is a poodle")
     changed = talk.turns("chat")[0]
     assert (changed.user_text, changed.assistant_text) == ("My dog Rex is a poodle", "")
+    talk.remember("He is\0three", "A fine age.", session_id="chat", round_id=2)
+    cut = server.recall("fine", strategy="meta_only")["hits"][0]["chunk_id"]
+    server.update(cut, new_content="He was\0five")
+    assert (talk.turns("chat")[1].user_text, talk.turns("chat")[1].assistant_text) == (
+        "He was\0five",
+        "",
+    )
     server.remember("a poodle that is no round")
     assert [turn.round_id for turn in talk.recall("poodle", top_k=1)] == ["1"]
     server.forget(hit["chunk_id"])
