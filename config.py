@@ -5,6 +5,7 @@ default and a rule. `Config.load` reads them once, checks them, and refuses a ke
 not know, so that a misspelt setting is an error at start and not a surprise later.
 """
 
+import json
 import os
 import re
 import sys
@@ -35,6 +36,11 @@ PLACEHOLDERS = (
 Rules = tuple[tuple[str, tuple[str, ...]], ...]
 """Names, each with its regular expressions."""
 
+TOOLSETS = ("core", "timeline")
+SEPARATORS = ("\n## ", "\n```", "\n\n", "\n", " ")
+"""Where a context may be cut, the best first. The first means headings of any level, the second ~~~
+as well; list items are tried just before lines, and ends of sentences just before spaces."""
+
 LANES = ("vector", "graph", "meta", "entity")
 ALL_LANES = (*LANES, "cue")
 """With the one that is off unless it is asked for."""
@@ -49,13 +55,13 @@ class Setting:
     allowed: str
     legacy: str = ""
     """The key of older files that means the same."""
-    also: str = ""
-    """A variable that means the same, after the one made from the key."""
+    also: tuple[str, ...] = ()
+    """Variables that mean the same, after the one made from the key."""
 
     @property
-    def variable(self) -> str:
-        """`server.port` is MNELO_MEMORY_SERVER_PORT."""
-        return "MNELO_MEMORY_" + self.key.replace(".", "_").upper()
+    def variables(self) -> tuple[str, ...]:
+        """`server.port` is MNELO_MEMORY_SERVER_PORT; the first that is set counts."""
+        return ("MNELO_MEMORY_" + self.key.replace(".", "_").upper(), *self.also)
 
 
 def _setting(
@@ -65,7 +71,7 @@ def _setting(
     allowed: str,
     *,
     legacy: str = "",
-    also: str = "",
+    also: tuple[str, ...] = (),
 ) -> Any:
     setting = Setting(key, parse, allowed, legacy, also)
     return field(default=default, metadata={"setting": setting})
@@ -153,6 +159,21 @@ def _lanes(value: Any) -> tuple[str, ...]:
     return tuple(lane for lane in ALL_LANES if lane in lanes)
 
 
+def _toolsets(value: Any) -> tuple[str, ...]:
+    named = _words(value)
+    if not named or not set(named) <= set(TOOLSETS):
+        raise ValueError
+    return tuple(each for each in TOOLSETS if each in named)
+
+
+def _separators(value: Any) -> tuple[str, ...]:
+    """A list of texts; in a variable as JSON, in which `\\\\n` is a line break as well."""
+    items = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
+        raise ValueError
+    return tuple(item.replace("\\n", "\n").replace("\\t", "\t") for item in items)
+
+
 def _rules(value: Any) -> Rules:
     """A table of names with one regular expression or a list; in a variable as TOML writes it."""
     try:
@@ -184,7 +205,11 @@ class Config:
     warm_up_embedder: bool = _setting("warm_up_embedder", True, _flag, "true or false")
     debug: bool = _setting("debug", False, _flag, "true or false")
     database_path: Path = _setting(
-        "database.path", Path("memory.db"), _path, "a file path", also="MNELO_MEMORY_DB_PATH"
+        "database.path",
+        Path("memory.db"),
+        _path,
+        "a file path",
+        also=("MNELO_MEMORY_DB_PATH", "VELLUM_DB_PATH"),
     )
     database_busy_seconds: float = _setting("database.busy_seconds", 5.0, *_number(0.1, 600))
     database_synchronous: str = _setting(
@@ -192,7 +217,12 @@ class Config:
     )
     database_cache_mb: int = _setting("database.cache_mb", 64, *_whole(8, 4096))
     embedder_model: str = _setting(
-        "embedder.model", "auto", _text, "auto, none, offline or a name", legacy="embedder_model"
+        "embedder.model",
+        "auto",
+        _text,
+        "auto, none, offline or a name",
+        legacy="embedder_model",
+        also=("VELLUM_TRANSFORMER_MODEL",),
     )
     embedder_dim: int = _setting("embedder.dim", 0, *_whole(0, 8192), legacy="embedder_dim")
     embedder_threads: int = _setting("embedder.threads", 1, *_whole(1, 64))
@@ -201,6 +231,9 @@ class Config:
     server_host: str = _setting("server.host", "127.0.0.1", _text, "a host name or address")
     server_port: int = _setting("server.port", 8086, *_whole(1, 65535))
     server_allow_remote: bool = _setting("server.allow_remote", False, _flag, "true or false")
+    server_toolsets: tuple[str, ...] = _setting(
+        "server.toolsets", ("core",), _toolsets, "a list of " + ", ".join(TOOLSETS)
+    )
     auth_token_file: Path | None = _setting("auth.token_file", None, _path, "a file path")
     recall_lanes: tuple[str, ...] = _setting(
         "recall.lanes", LANES, _lanes, "a list of " + ", ".join(ALL_LANES)
@@ -256,6 +289,38 @@ class Config:
         "identity.rules", (), _rules, "a table of relations with lists of regular expressions"
     )
 
+    timeline_score_threshold: float = _setting("timeline.score_threshold", 0.15, *_number(0, 1))
+    timeline_group_k: int = _setting("timeline.group_k", 4, *_whole(2, 10))
+    timeline_group_threshold: float = _setting("timeline.group_threshold", 0.45, *_number(0, 1))
+    timeline_group_seconds: float = _setting("timeline.group_seconds", 20.0, *_number(0.1, 3600))
+    timeline_dedup_enable: bool = _setting(
+        "timeline.dedup_enable", False, _flag, "true or false", also=("VELLUM_DEDUP_ENABLE",)
+    )
+    timeline_dedup_threshold: float = _setting(
+        "timeline.dedup_threshold", 0.9, *_number(0, 1), also=("VELLUM_DEDUP_THRESHOLD",)
+    )
+    timeline_daemon_interval: float = _setting(
+        "timeline.daemon_interval", 1800.0, *_number(1, 86_400), also=("VELLUM_DAEMON_INTERVAL",)
+    )
+    timeline_default_ttl_days: float = _setting(
+        "timeline.default_ttl_days",
+        3.0,
+        *_number(0.001, 36_500),
+        also=("VELLUM_DEFAULT_TTL_DAYS",),
+    )
+    timeline_chunk_size: int = _setting(
+        "timeline.chunk_size", 1800, *_whole(1, 8000), also=("VELLUM_CHUNK_SIZE",)
+    )
+    timeline_context_separators: tuple[str, ...] = _setting(
+        "timeline.context_separators",
+        SEPARATORS,
+        _separators,
+        'a list of texts such as ["\\n\\n", " "]',
+        also=("VELLUM_CONTEXT_SEPARATORS",),
+    )
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """The names of the settings that somebody set, so that they are not just the default."""
+
     @classmethod
     def load(cls, env: Mapping[str, str] = os.environ, **overrides: Any) -> "Config":
         """Read the settings of `env` and config.toml; an override that is not None beats both.
@@ -273,14 +338,17 @@ class Config:
             "database_path": home / "memory.db",
             "backup_folder": home / "backups",
         }
+        given = set()
         for name, setting in SETTINGS.items():
             if overrides.get(name) is not None:
-                values[name] = _checked(setting, overrides[name], setting.key)
+                values[name] = checked(setting, overrides[name], setting.key)
+                given.add(name)
             elif found := _find(setting, env, table, file):
-                value = _checked(setting, *found)
+                value = checked(setting, *found)
                 # A server and its clients start in different folders; the home is one.
                 values[name] = home / value if isinstance(value, Path) else value
-        return cls(home=home, **values)
+                given.add(name)
+        return cls(home=home, given=frozenset(given), **values)
 
 
 SETTINGS: dict[str, Setting] = {
@@ -292,15 +360,15 @@ SETTINGS: dict[str, Setting] = {
 def _named(env: Mapping[str, str], variable: str) -> Path | None:
     """The path that a variable holds, if it is set."""
     value = env.get(variable)
-    return _checked(Setting("", _path, "a path"), value, variable) if value else None
+    return checked(Setting("", _path, "a path"), value, variable) if value else None
 
 
 def _find(
     setting: Setting, env: Mapping[str, str], table: dict[str, Any], file: Path
 ) -> tuple[Any, str] | None:
     """The value that was set, and where; a variable comes before config.toml."""
-    for variable in (setting.variable, setting.also):
-        if variable and env.get(variable):
+    for variable in setting.variables:
+        if env.get(variable):
             return env[variable], variable
     for key in (setting.key, setting.legacy):
         if key and key in table:
@@ -308,7 +376,8 @@ def _find(
     return None
 
 
-def _checked(setting: Setting, value: Any, place: str) -> Any:
+def checked(setting: Setting, value: Any, place: str) -> Any:
+    """What a setting is with such a value; else ConfigError, which names the place."""
     try:
         return setting.parse(value)
     except (ValueError, TypeError, OverflowError):

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol
 
@@ -21,6 +22,7 @@ import numpy as np
 from typing_extensions import TypeVar
 
 import words
+from calibration import UNRELATED, Zeros, of_texts
 from config import Config
 from errors import MneloError, ModelError
 from mnelo_locale import message
@@ -70,6 +72,11 @@ class OfFile:
     def __init__(self, model: Embedder, known: Model) -> None:
         self.name, self.dim, self.known = model.name, model.dim, known
         self.fits, self.passages, self.query = model.fits, model.passages, model.query
+
+    @cached_property
+    def zeros(self) -> Zeros:
+        """Where it puts unrelated texts, by their scripts; measured when that is first asked."""
+        return of_texts(self)
 
 
 # --- Models ----------------------------------------------------------------------------
@@ -394,25 +401,6 @@ def _first_line(error: BaseException) -> str:
 
 
 # --- How alike unrelated texts are -----------------------------------------------------
-
-UNRELATED = (
-    "The ferry to the island leaves twice a day in summer.",
-    "Her grandmother taught her how to knit socks.",
-    "Quarterly revenue fell short of what analysts had expected.",
-    "Install the driver, then restart the computer.",
-    "The recipe needs two cups of flour and a pinch of salt.",
-    "Volcanoes form where tectonic plates move apart.",
-    "He missed the penalty in the last minute of the match.",
-    "Please sign the lease before the end of the month.",
-    "这座桥建于明朝，后来多次重修。",
-    "他每天早上跑五公里。",
-    "新版本修复了登录页面的错误。",
-    "医生建议她少吃甜食。",
-    "博物馆周一闭馆。",
-    "股东大会通过了分红方案。",
-    "猫在窗台上睡着了。",
-    "这首歌的作词人是一位中学老师。",
-)
 
 
 def unrelated_cosine(model: Embedder) -> float:

@@ -396,7 +396,7 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "There is no database {path} to look into.",
         "zh": "没有可查看的数据库 {path}。",
     },
-    # --- backups ---
+    # --- cues and rounds ---
     "cues.jieba": {
         "en": "Recall by cues needs jieba: pip install jieba",
         "zh": "按线索召回需要 jieba：pip install jieba",
@@ -472,6 +472,43 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "The cues of {count} older memories are not read yet; the next recalls go on.",
         "zh": "还有 {count} 条较早的记忆尚未提取线索，之后的召回会继续。",
     },
+    # --- the timeline ---
+    "missing.entry": {
+        "en": "The memory {id} is no entry of the timeline.",
+        "zh": "记忆 {id} 不是时间线条目。",
+    },
+    "missing.group": {
+        "en": "There is no group {id}; memory_list_groups lists them all.",
+        "zh": "没有分组 {id}；memory_list_groups 会列出全部分组。",
+    },
+    "timeline.tags": {
+        "en": "{name} must be exactly {wanted} different tags, not {size}.",
+        "zh": "{name} 必须正好是 {wanted} 个不同的标签，而不是 {size} 个。",
+    },
+    "timeline.json": {
+        "en": "{name} must be an object, or its JSON as text; this is not JSON: {error}.",
+        "zh": "{name} 必须是对象，或该对象的 JSON 文本；这不是 JSON：{error}。",
+    },
+    "timeline.nothing": {
+        "en": "No entry fits well enough: the best has {best:.2f}, asked for was {least:g}.",
+        "zh": "没有足够相符的条目：最好的为 {best:.2f}，要求为 {least:g}。",
+    },
+    "timeline.too_dense": {
+        "en": (
+            "The groups are those found before: looking for new ones takes longer than "
+            "{seconds:g} s ({cliques} cliques so far). A higher threshold, or a larger "
+            "group_seconds, helps."
+        ),
+        "zh": (
+            "分组仍是上次的结果：重新查找超过了 {seconds:g} 秒（目前找到 {cliques} 个团）。"
+            "提高阈值或增大 group_seconds 会有帮助。"
+        ),
+    },
+    "timeline.doubles": {
+        "en": "says nearly the same as {older}",
+        "zh": "与 {older} 内容几乎相同",
+    },
+    # --- backups ---
     "backup.missing": {
         "en": "There is no database {path} to back up.",
         "zh": "没有可备份的数据库 {path}。",

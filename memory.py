@@ -19,7 +19,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -32,6 +32,7 @@ import timestamps
 import validation
 import words
 from answers import Fusion
+from calibration import scaled
 from certainty import is_known
 from config import LANES, VERSION, Config
 from embedder import Embedder, ModelLoader, OfFile
@@ -39,7 +40,7 @@ from errors import ConfigError, InvalidInput, MneloError, ModelError, NotFound
 from fusion import best_rows
 from graph import Walk, neighbourhood
 from guard import Guard
-from index import NOBODY, Index
+from index import NOBODY, UNSPACED, Index
 from keeper import Keeper
 from lanes import (
     ENTITY,
@@ -68,6 +69,7 @@ from results import (
     Updated,
 )
 from rows import (
+    TIMELINE,
     Change,
     GraphBounds,
     LogEntry,
@@ -91,6 +93,9 @@ from store import (
 )
 from validation import Choice, Id, Integer, Name, Number
 
+if TYPE_CHECKING:
+    from timeline import Timeline
+
 log = logging.getLogger("mnelo")
 
 CLIENT: ContextVar[str] = ContextVar("mnelo_client", default="python")
@@ -103,7 +108,10 @@ ALONE: dict[Lane, Callable[[View, Query], Ranking]] = {
 }
 """The lanes that start from the query; graph starts from what they found."""
 
-ACTIONS = ("remember", "entity", "relate", "update", "forget", "merge", "undo", "erase")
+ACTIONS = (
+    *("remember", "entity", "relate", "update", "forget", "merge", "undo", "erase"),
+    *("context", "mark"),
+)
 """What the audit has records of."""
 
 MOST_RECORDS = 10_000
@@ -152,15 +160,7 @@ class Memory:
         if self._cues_off:
             log.warning("%s", self._cues_off)
         self.path = Path(path or self.config.database_path).expanduser().absolute()
-        self._store = SqliteStore(
-            self.path,
-            busy_seconds=self.config.database_busy_seconds,
-            synchronous=self.config.database_synchronous,
-            cache_mb=self.config.database_cache_mb,
-            lanes=self._lanes,
-            reader_sets=READER_SETS,
-            cues=cues,
-        )
+        self._store = self._open(cues)
         self._by_cues: dict[Lane, Callable[[View, Query], Ranking]] = (
             {"cue": _by_cues(self.config)} if cues else {}
         )
@@ -176,6 +176,17 @@ class Memory:
         self._filler = threading.Thread(target=self._fill_all, name="mnelo-vectors", daemon=True)
         if self.config.warm_up_embedder:
             self._model(0)
+
+    def _open(self, cues: CueSettings | None) -> SqliteStore:
+        return SqliteStore(
+            self.path,
+            busy_seconds=self.config.database_busy_seconds,
+            synchronous=self.config.database_synchronous,
+            cache_mb=self.config.database_cache_mb,
+            lanes=self._lanes,
+            reader_sets=READER_SETS,
+            cues=cues,
+        )
 
     def close(self) -> None:
         """Finish what was begun and close the file."""
@@ -521,6 +532,30 @@ class Memory:
         """Write the file anew without what was erased; False while others are using it."""
         return self._store.finish_erasing(seconds)
 
+    # -- the timeline --
+
+    def timeline(self) -> "Timeline":
+        """The tools for entries of the timeline, in this file and with this model."""
+        from timeline import Surroundings, Timeline
+
+        return Timeline(
+            Surroundings(
+                self._store,
+                self.config,
+                self._guard,
+                CLIENT,
+                self._model,
+                self._query_vector,
+                self._vectors_off,
+                self._entries_by_words,
+                self._work.set,
+            )
+        )
+
+    def _entries_by_words(self, query: str, top_k: int) -> list[str]:
+        hits = self.recall(query, top_k=top_k, filters={"source": TIMELINE}, max_tokens=0)["hits"]
+        return [hit["chunk_id"] for hit in hits if is_chunk_id(hit["chunk_id"])]
+
     # -- upkeep --
 
     def keep(self) -> None:
@@ -581,7 +616,7 @@ class Memory:
             for each in stored
         ]
         if model and len(items) == 1 and vectors[0] is not None:
-            similar = self._similar(model.known, stored[0].seq, vectors[0])
+            similar = self._similar(model, stored[0].seq, items[0]["content"], vectors[0])
             results[0].update({"similar": similar} if similar else {})
         told = [self._guard.told(each.kinds) for each in safe]
         return [{**result, **said} for result, said in zip(results, told, strict=True)]
@@ -612,23 +647,27 @@ class Memory:
         """A model that fails over a text keeps no memory from being stored: it waits instead."""
         return embedder.embed(model, passages, self._closing.is_set)
 
-    def _similar(self, model: Model, seq: int, vectors: Vectors) -> list[Similar]:
-        """Live memories that say nearly the same as one, on a scale that holds for every model."""
-        index, unrelated = self._store.written_index(), model.unrelated
-        if index.model != model.mark:
+    def _similar(self, model: OfFile, seq: int, text: str, vectors: Vectors) -> list[Similar]:
+        """Live memories that say nearly the same as one, on the scale of every model."""
+        index = self._store.written_index()
+        if index.model != model.known.mark:
             return []
-        least = unrelated + SIMILAR_FROM * (1 - unrelated)
+        zeros = model.zeros[int(words.is_unspaced(text))]
         with index.lock:
             live = index.field("live")
             cosine = index.meaning(vectors[0], live, live).cosine
-            near = best_rows((cosine - np.float32(unrelated)) * live, index, SIMILAR + 1)
-            cosines = dict(zip(index.seqs_of(near), cosine[near].tolist(), strict=True))
-        close = [each for each, cosine in cosines.items() if each != seq and cosine >= least]
-        if not close:
+            unspaced = index.field("flags") & UNSPACED > 0
+            score = scaled(cosine, np.where(unspaced, zeros[1], zeros[0])) * live
+            near = best_rows(score, index, SIMILAR + 1)
+            found = zip(
+                index.seqs_of(near), cosine[near].tolist(), score[near].tolist(), strict=True
+            )
+        told = {each[0]: each[1:] for each in found if each[0] != seq and each[2] >= SIMILAR_FROM}
+        if not told:
             return []
         with self._store.view() as view:
-            rows = view.chunks(close[:SIMILAR], Scope())
-        return [Similar(chunk_id=row.id, similarity=round(cosines[row.seq], 4)) for row in rows]
+            rows = view.chunks(list(told)[:SIMILAR], Scope())
+        return [_similar(row.id, *told[row.seq]) for row in rows]
 
     # -- inside: recalling --
 
@@ -897,6 +936,10 @@ def _fusion(config: Config) -> Fusion:
     )
 
 
+def _similar(chunk_id: str, cosine: float, score: float) -> Similar:
+    return Similar(chunk_id=chunk_id, similarity=round(cosine, 4), score=round(score, 4))
+
+
 def _lanes(config: Config) -> tuple[str, ...]:
     """The four lanes, on or off, and the one that is there only for who asks for it."""
     return tuple(dict.fromkeys((*LANES, *config.recall_lanes)))
@@ -935,8 +978,11 @@ def _attempt(
 def passage(content: str, source: str, timestamp: str, zone: tzinfo) -> str:
     """What is embedded of a memory: when, who and what, though only the last is shown.
 
-    What the text says itself at its start is not said again.
+    What the text says itself at its start is not said again, and a summary of the timeline is
+    embedded as it stands: two of them are compared.
     """
+    if source == TIMELINE:
+        return content
     when = "" if words.begins_with_time(content) else f"[{timestamps.day(timestamp, zone)}] "
     who = "" if source == NOBODY or words.speaker(content) else f"{source}: "
     return f"{when}{who}{content}"

@@ -8,10 +8,13 @@ Lane = Literal["vector", "graph", "meta", "entity", "cue"]
 
 
 class Similar(TypedDict):
-    """A live memory that says nearly the same; similarity is the cosine, -1 to 1."""
+    """A live memory that says nearly the same."""
 
     chunk_id: str
     similarity: float
+    """The cosine, -1 to 1."""
+    score: float
+    """The same on the scale of every model: 0 as unrelated texts, 1 identical."""
 
 
 class Guarded(TypedDict, total=False):

@@ -71,6 +71,10 @@ class NewRelation:
     properties: dict[str, Any] = field(default_factory=dict)
 
 
+TIMELINE = "timeline"
+"""The source of entries of the timeline, whose vectors are of their text alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewChunk:
     """A memory to store; `vectors` None means it waits for them."""

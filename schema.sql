@@ -170,6 +170,43 @@ CREATE TABLE turns (
     asked     INTEGER NOT NULL                       -- characters of what the person said
 ) STRICT;
 
+-- Entries of the timeline (timeline.py): chunks with five tags, whose text is a summary.
+CREATE TABLE timeline (
+    chunk_seq  INTEGER PRIMARY KEY REFERENCES chunks (seq),
+    category   TEXT NOT NULL,
+    expires_at TEXT                                  -- of what is time-sensitive: when it is closed
+) STRICT;
+
+-- What an entry sums up, in segments that together are the whole text.
+CREATE TABLE contexts (
+    chunk_seq INTEGER NOT NULL REFERENCES timeline (chunk_seq),
+    part      INTEGER NOT NULL,                      -- 0 for the first segment
+    text      TEXT    NOT NULL,
+    PRIMARY KEY (chunk_seq, part)
+) STRICT;
+
+-- The mean of the vectors of an entry's summary and tags. It is no unit vector, so it is not in
+-- `vectors`; entries without one of the file's model get it again.
+CREATE TABLE merged_vectors (
+    chunk_seq INTEGER PRIMARY KEY REFERENCES timeline (chunk_seq),
+    made_by   TEXT NOT NULL,                         -- the mark of the model
+    embedding BLOB NOT NULL                          -- float32, little-endian
+) STRICT;
+
+-- Which entries were grouped when groups were last looked for; meta has when, and how.
+CREATE TABLE timeline_groups (
+    group_id  TEXT    NOT NULL,
+    chunk_seq INTEGER NOT NULL REFERENCES timeline (chunk_seq),
+    PRIMARY KEY (group_id, chunk_seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX timeline_groups_chunk ON timeline_groups (chunk_seq);
+
+-- Settings of the timeline for whoever sets them here: config.toml and variables come first.
+CREATE TABLE config (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- What was changed of names, mentions and relations, in order, so that every process can mend what it
 -- has of them in memory (links.py). New relations, and the mentions of new chunks, are known without
 -- it. The oldest rows are dropped in time: who is behind them reads everything again.
@@ -212,7 +249,7 @@ CREATE VIRTUAL TABLE closed_trigrams USING fts5 (
 CREATE VIRTUAL TABLE trigram_terms USING fts5vocab (trigrams, instance);
 CREATE VIRTUAL TABLE closed_trigram_terms USING fts5vocab (closed_trigrams, instance);
 
--- What the text lane searches of a chunk: its text, its tags and its properties.
+-- What the text lane searches of a chunk: its text, its tags, its properties and its context.
 CREATE VIEW searchable AS
 SELECT
     seq,
@@ -220,7 +257,8 @@ SELECT
     concat_ws(
         char(10),
         (SELECT group_concat(tag, char(10)) FROM tags WHERE chunk_seq = seq),
-        (SELECT group_concat(atom, char(10)) FROM json_tree(metadata_json) WHERE atom IS NOT NULL)
+        (SELECT group_concat(atom, char(10)) FROM json_tree(metadata_json) WHERE atom IS NOT NULL),
+        (SELECT group_concat(text, '' ORDER BY part) FROM contexts WHERE chunk_seq = seq)
     ) AS metadata
 FROM chunks;
 

@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from memory import Memory
 from mnelo_locale import message
 
 if TYPE_CHECKING:
+    from tools import Toolset
     from transport import Hosts
 
 log = logging.getLogger("mnelo.server")
@@ -35,15 +37,37 @@ def run(given: Namespace, config: Config) -> int:
     listener = address.listen(config, token, 0 if given.port == 0 else config.server_port)
     _log_to_stderr(debug=config.debug)
     _leave_on_signals()
-    with listener, Memory(config=config) as memory:
+    with listener, Memory(config=config) as memory, _toolsets(memory, config) as sets:
         memory.keep()
-        _serve(memory, config, listener, token, sse=given.transport == "sse")
+        _serve(memory, sets, config, listener, token, sse=given.transport == "sse")
     log.info(message("server.stopped"))
     return 0
 
 
+@contextmanager
+def _toolsets(memory: Memory, config: Config) -> "Iterator[list[Toolset]]":
+    """The tools that the settings ask for, and what runs in the background for them."""
+    from tools import core
+
+    sets = [core(memory, config)] if "core" in config.server_toolsets else []
+    if "timeline" not in config.server_toolsets:
+        yield sets
+        return
+    from timeline_tools import timeline_tools
+
+    with closing(memory.timeline()) as timeline:
+        timeline.keep()
+        yield [*sets, timeline_tools(timeline, config)]
+
+
 def _serve(
-    memory: Memory, config: Config, listener: socket.socket, token: str | None, *, sse: bool
+    memory: Memory,
+    sets: "Sequence[Toolset]",
+    config: Config,
+    listener: socket.socket,
+    token: str | None,
+    *,
+    sse: bool,
 ) -> None:
     """Answer requests until a signal comes."""
     # Imported when needed: whoever is refused, or only checks, need not wait for MCP's libraries.
@@ -53,7 +77,7 @@ def _serve(
 
     metrics = Metrics(memory.stats)
     app = App(
-        build_server(memory, config, metrics.count),
+        build_server(memory, sets, metrics.count),
         sse=sse,
         hosts=_hosts(config, listener),
         token=token,

@@ -33,11 +33,12 @@ from numpy.typing import NDArray
 
 import timestamps
 import words
+from calibration import Scripts
 from config import ROOT, Config
 from entity_resolve import differ_by_number
 from errors import InvalidInput, NotFound, StoreBusy, StoreError
 from file_check import beside, examine, identity, may_write
-from index import Index
+from index import UNSPACED, Index
 from indexing import Indexed
 from links import Links, Spellings
 from postings import Rows
@@ -1822,7 +1823,11 @@ EXPORTED_CHUNKS = """
         (SELECT json_group_object(entity_id, origin) FROM mentions WHERE chunk_seq = seq)
             AS mentions,
         (SELECT json_object('id', round_id, 'asked', asked) FROM turns WHERE chunk_seq = seq)
-            AS round
+            AS round,
+        (
+            SELECT json_object('category', category, 'expires_at', expires_at)
+            FROM timeline WHERE chunk_seq = seq
+        ) AS entry
     FROM chunks ORDER BY id
 """
 EXPORTED_RELATIONS = """
@@ -1924,9 +1929,8 @@ def export_rows(view: View, *, vectors: bool) -> Iterator[tuple[str, dict[str, A
     for _, versions in groupby(_tables(db, EXPORTED_ENTITIES), itemgetter("id")):
         yield "entity", _exported_entity(db, list(versions))
     for row in _tables(db, EXPORTED_CHUNKS):
-        turn = row.pop("round")  # which most are not
-        chunk = _read_json(row, "metadata", "tags", "mentions")
-        chunk |= {} if turn is None else {"round": json.loads(turn)}
+        beside = _exported_beside(db, row)
+        chunk = _read_json(row, "metadata", "tags", "mentions") | beside
         found = _vectors_of(db, row["seq"]) if vectors else None
         yield "chunk", chunk if found is None else chunk | {"vectors": found}
     for row in _tables(db, EXPORTED_RELATIONS):
@@ -1942,6 +1946,16 @@ def _tables(db: apsw.Connection, sql: str) -> Iterator[dict[str, Any]]:
     for row in cursor.execute(sql):
         names = names or [column[0] for column in cursor.get_description()]
         yield dict(zip(names, row, strict=True))
+
+
+def _exported_beside(db: apsw.Connection, row: dict[str, Any]) -> dict[str, Any]:
+    """What is taken out of a chunk's row: it is a round or an entry, which most are not."""
+    turn, entry = row.pop("round"), row.pop("entry")
+    found = {} if turn is None else {"round": json.loads(turn)}
+    if entry is not None:
+        context = [text for (text,) in _all(db, SEGMENTS, (row["seq"], -1, 0))]
+        found["entry"] = json.loads(entry) | {"context": context}
+    return found
 
 
 def _exported_entity(db: apsw.Connection, versions: list[dict[str, Any]]) -> dict[str, Any]:
@@ -2132,6 +2146,9 @@ class Intake:
             _import_vectors(writer, seq, vectors, record["valid_until"] is None)
         if turn := record.get("round"):
             db.execute(PUT_TURN, (seq, turn["id"], turn["asked"]))
+        if entry := record.get("entry"):
+            db.execute(PUT_ENTRY, (seq, entry["category"], entry["expires_at"]))
+            _put_context(db, seq, entry["context"])
         if seq <= writer._first_new:  # cues are read in order, so from there on again
             db.execute("DELETE FROM cue_postings WHERE chunk_seq > ?", (seq,))
         writer._tag(seq, record["tags"])
@@ -2600,7 +2617,57 @@ def _to_cues(db: apsw.Connection) -> None:
     """)
 
 
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_to_postings, _to_changes, _to_cues)
+def _to_timeline(db: apsw.Connection) -> None:
+    """From version 4: tables for entries of the timeline, whose context is searched too."""
+    db.execute("""
+        CREATE TABLE timeline (
+            chunk_seq  INTEGER PRIMARY KEY REFERENCES chunks (seq),
+            category   TEXT NOT NULL,
+            expires_at TEXT
+        ) STRICT;
+        CREATE TABLE contexts (
+            chunk_seq INTEGER NOT NULL REFERENCES timeline (chunk_seq),
+            part      INTEGER NOT NULL,
+            text      TEXT    NOT NULL,
+            PRIMARY KEY (chunk_seq, part)
+        ) STRICT;
+        CREATE TABLE merged_vectors (
+            chunk_seq INTEGER PRIMARY KEY REFERENCES timeline (chunk_seq),
+            made_by   TEXT NOT NULL,
+            embedding BLOB NOT NULL
+        ) STRICT;
+        CREATE TABLE timeline_groups (
+            group_id  TEXT    NOT NULL,
+            chunk_seq INTEGER NOT NULL REFERENCES timeline (chunk_seq),
+            PRIMARY KEY (group_id, chunk_seq)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX timeline_groups_chunk ON timeline_groups (chunk_seq);
+        CREATE TABLE config (
+            key   TEXT PRIMARY KEY,
+            value TEXT NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        DROP VIEW searchable;
+        CREATE VIEW searchable AS
+        SELECT
+            seq,
+            content,
+            concat_ws(
+                char(10),
+                (SELECT group_concat(tag, char(10)) FROM tags WHERE chunk_seq = seq),
+                (SELECT group_concat(atom, char(10)) FROM json_tree(metadata_json)
+                    WHERE atom IS NOT NULL),
+                (SELECT group_concat(text, '' ORDER BY part) FROM contexts WHERE chunk_seq = seq)
+            ) AS metadata
+        FROM chunks;
+    """)
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
+    _to_postings,
+    _to_changes,
+    _to_cues,
+    _to_timeline,
+)
 """Step n brings a file of version n to version n + 1, in the transaction that records it."""
 
 SCHEMA_VERSION = 1 + len(MIGRATIONS)
@@ -2881,6 +2948,8 @@ class _Writer:
             (new, old),
         )
         self._carry_turn(old, new)
+        for carry in CARRIED:
+            self._db.execute(carry, {"old": old, "new": new})
         for (edge,) in _all(self._db, HOLDING_EDGES, {"node": old_id, "at": at}):
             moved = {"old": old_id, "new": new_id, "at": at, "id": edge}
             self._db.execute(COPY_EVIDENCE, (_one(self._db, MOVE_EDGE, moved), edge))
@@ -3873,6 +3942,371 @@ def turn_sessions(view: View) -> list[str]:
     return [row[0] for row in _all(view._db, TURN_SESSIONS)]
 
 
+# --- Timeline --------------------------------------------------------------------------
+
+GROUPED = "timeline_groups"
+"""Of meta: how and when groups were last looked for, as JSON."""
+EXPIRED = "expired"
+
+_LIVE_ENTRY = "timeline t CROSS JOIN chunks c ON c.seq = t.chunk_seq AND c.valid_until IS NULL"
+
+SAME_ENTRIES = """
+    SELECT c.seq, c.id, c.pending FROM chunks c JOIN timeline t ON t.chunk_seq = c.seq
+    WHERE c.content_hash = :hash AND c.valid_until IS NULL AND c.content = :content
+    AND t.category = :category AND (t.expires_at IS NOT NULL) = :expires
+    AND (t.expires_at IS NULL OR t.expires_at > :now)
+    AND NOT EXISTS (
+        SELECT 1 FROM json_each(:tags) g LEFT JOIN tags x
+        ON x.chunk_seq = c.seq AND x.tag = g.value COLLATE BINARY WHERE x.tag IS NULL
+    )
+"""
+PUT_ENTRY = "INSERT INTO timeline VALUES (?, ?, ?)"
+PUT_CONTEXT = "INSERT INTO contexts VALUES (?, ?, ?)"
+PUT_MERGED = "INSERT OR REPLACE INTO merged_vectors VALUES (?, ?, ?)"
+LAST_SEGMENTS = "SELECT text FROM contexts WHERE chunk_seq = ? ORDER BY part DESC LIMIT ?"
+SEGMENTS = "SELECT text FROM contexts WHERE chunk_seq = ? ORDER BY part LIMIT ? OFFSET ?"
+SEGMENT_COUNT = "SELECT count(*) FROM contexts WHERE chunk_seq = ?"
+
+_ENTRY = """
+    SELECT c.seq, c.id, c.content,
+        (SELECT json_group_array(tag) FROM tags WHERE chunk_seq = c.seq),
+        t.category, c.created_at, t.expires_at,
+        (SELECT count(*) FROM contexts WHERE chunk_seq = c.seq),
+        (SELECT json_group_array(group_id) FROM timeline_groups WHERE chunk_seq = c.seq)
+    FROM {0} JOIN timeline t ON t.chunk_seq = c.seq WHERE c.valid_until IS NULL
+"""
+ENTRIES_AT = _ENTRY.format("json_each(?) i CROSS JOIN chunks c ON c.seq = i.value")
+ENTRY_OF = _ENTRY.format("chunks c") + " AND c.id = ?"
+ENTRIES_OF_GROUP = (
+    _ENTRY.format("timeline_groups g CROSS JOIN chunks c ON c.seq = g.chunk_seq")
+    + " AND g.group_id = ? ORDER BY c.seq"
+)
+GROUPS = """
+    SELECT g.group_id, json_group_array(g.chunk_seq) FROM timeline_groups g
+    JOIN chunks c ON c.seq = g.chunk_seq AND c.valid_until IS NULL GROUP BY g.group_id
+"""
+
+# What the matrix in memory goes by: every change of a chunk, and entries that were erased.
+ENTRIES_LATEST = "SELECT (SELECT max(rev) FROM postings), (SELECT count(*) FROM timeline)"
+ENTRIES_NOW = f"SELECT count(*), sum(c.seq), max(c.seq) FROM {_LIVE_ENTRY}"
+MATRIX = f"""
+    SELECT t.chunk_seq, t.expires_at, p.flags & {UNSPACED} > 0, m.embedding FROM {_LIVE_ENTRY}
+    JOIN merged_vectors m ON m.chunk_seq = t.chunk_seq JOIN postings p ON p.chunk_seq = t.chunk_seq
+    WHERE m.made_by = ? ORDER BY t.chunk_seq
+"""
+UNMERGED = f"""
+    SELECT c.seq, c.content, (SELECT json_group_array(tag) FROM tags WHERE chunk_seq = c.seq)
+    FROM {_LIVE_ENTRY} LEFT JOIN merged_vectors m ON m.chunk_seq = t.chunk_seq AND m.made_by = ?
+    WHERE m.chunk_seq IS NULL ORDER BY c.seq LIMIT ?
+"""
+UNMERGED_COUNT = f"""
+    SELECT count(*) FROM {_LIVE_ENTRY}
+    LEFT JOIN merged_vectors m ON m.chunk_seq = t.chunk_seq AND m.made_by = ?
+    WHERE m.chunk_seq IS NULL
+"""
+LASTING = f"""
+    SELECT c.seq, c.id, c.content, c.created_at FROM {_LIVE_ENTRY}
+    WHERE t.expires_at IS NULL ORDER BY c.created_at, c.seq
+"""
+OVERDUE = f"SELECT c.id FROM {_LIVE_ENTRY} WHERE t.expires_at <= ? ORDER BY c.seq"
+EXPIRE = """
+    UPDATE timeline SET expires_at = :at WHERE chunk_seq = :seq AND expires_at IS NULL
+    AND EXISTS (SELECT 1 FROM chunks WHERE seq = :seq AND valid_until IS NULL)
+"""
+ENTRY_COUNTS = f"""
+    SELECT count(*), coalesce(sum(t.expires_at IS NOT NULL), 0),
+        coalesce(sum(t.expires_at <= :now), 0),
+        (SELECT count(*) FROM {_LIVE_ENTRY} JOIN contexts x ON x.chunk_seq = c.seq)
+    FROM {_LIVE_ENTRY}
+"""
+CATEGORIES = f"SELECT t.category, count(*) FROM {_LIVE_ENTRY} GROUP BY t.category"
+
+# What the next version of an entry takes over from the one before.
+CARRIED = (
+    "INSERT INTO timeline SELECT :new, category, expires_at FROM timeline WHERE chunk_seq = :old",
+    "INSERT INTO contexts SELECT :new, part, text FROM contexts WHERE chunk_seq = :old",
+    "INSERT INTO timeline_groups SELECT group_id, :new FROM timeline_groups WHERE chunk_seq = :old",
+    """
+    INSERT INTO merged_vectors SELECT n.seq, m.made_by, m.embedding
+    FROM merged_vectors m JOIN chunks o ON o.seq = m.chunk_seq JOIN chunks n ON n.seq = :new
+    WHERE m.chunk_seq = :old AND n.content = o.content
+    """,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """An entry to store: a chunk with five tags, and what comes with it."""
+
+    chunk: NewChunk
+    category: str
+    expires_at: str | None
+    context: Sequence[str]
+    """The segments of its context, if it has one."""
+    merged: Vectors | None
+    """None where it waits for it; else made by the model of the chunk's vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """A live entry as it is stored; `segments` is how many its context has."""
+
+    seq: int
+    id: str
+    summary: str
+    tags: list[str]
+    category: str
+    created_at: str
+    expires_at: str | None
+    segments: int
+    group_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryMatrix:
+    """The merged vectors of all live entries that have one: float32, (entries, dim)."""
+
+    seqs: NDArray[np.int64]
+    expires: NDArray[np.int64]
+    """When, in milliseconds; what never does is after all moments."""
+    scripts: Scripts
+    """1 for a summary in a script without spaces."""
+    vectors: Vectors
+    waiting: int
+    """How many entries have none yet."""
+
+
+def put_entry(store: SqliteStore, entry: NewEntry, client: str) -> StoredChunk:
+    """Store an entry, or find the very same one; its context may have been added to since."""
+    chunk, indexed = entry.chunk, Indexed(entry.chunk.content)
+    with store._writing(client) as writer:
+        for seq, chunk_id, waits in _same_entries(writer, entry, indexed.hash):
+            writer._audit("remember", "chunk", chunk_id, "", _detail("status", "exists"))
+            return StoredChunk(seq, chunk_id, False, [], bool(waits))
+        seq, chunk_id, waits = writer._put_new(chunk, indexed.hash)
+        writer._write_chunks()
+        writer._db.execute(PUT_ENTRY, (seq, entry.category, entry.expires_at))
+        _put_context(writer._db, seq, entry.context)
+        if entry.merged is not None and chunk.made_by == writer.mark:
+            _put_merged(writer._db, seq, entry.merged, writer.mark)
+        return writer._complete_chunk(chunk, indexed, (seq, chunk_id, waits, True))
+
+
+def _same_entries(
+    writer: _Writer, entry: NewEntry, content_hash: int
+) -> Iterator[tuple[int, str, int]]:
+    same = {
+        "hash": content_hash,
+        "content": entry.chunk.content,
+        "category": entry.category,
+        "expires": entry.expires_at is not None,
+        "tags": _json(entry.chunk.tags),
+        "now": writer.now,
+    }
+    context = "".join(entry.context)
+    for found in _all(writer._db, SAME_ENTRIES, same):
+        # Not compared in SQL, where a text ends at its first NUL.
+        parts = _all(writer._db, SEGMENTS, (found[0], -1, 0))
+        if "".join(text for (text,) in parts).startswith(context):
+            yield found
+
+
+def _put_context(db: apsw.Connection, seq: int, segments: Sequence[str]) -> None:
+    first = int(_one(db, SEGMENT_COUNT, (seq,)))
+    db.executemany(PUT_CONTEXT, [(seq, at, text) for at, text in enumerate(segments, first)])
+
+
+def _put_merged(db: apsw.Connection, seq: int, merged: Vectors, made_by: str) -> None:
+    db.execute(PUT_MERGED, (seq, made_by, np.asarray(merged, "<f4").tobytes()))
+
+
+def put_context(
+    store: SqliteStore, entry_id: str, segments: Sequence[str], client: str
+) -> tuple[str, bool]:
+    """Add segments to an entry's context; its current id, and whether they were new.
+
+    What its context ends with already is not added again.
+    """
+    with store._writing(client) as writer:
+        row = writer._live_version(entry_id)
+        db, seq = writer._db, row["seq"]
+        if not _one(db, "SELECT 1 FROM timeline WHERE chunk_seq = ?", (seq,)):
+            raise NotFound("missing.entry", id=entry_id)
+        last = [text for (text,) in _all(db, LAST_SEGMENTS, (seq, len(segments)))]
+        if last[::-1] == list(segments):
+            return row["id"], False
+        _put_context(db, seq, segments)
+        text, metadata = writer._searchable(seq)
+        writer._index(seq, Indexed(text), metadata, row["source"], row["session_id"], seq)
+        writer._audit("context", "chunk", row["id"], "", _detail("segments", len(segments)))
+        return row["id"], True
+
+
+def put_merged(store: SqliteStore, rows: Sequence[tuple[int, Vectors]], made_by: str) -> int:
+    """Give live entries their merged vectors, if the file's model made them; how many got one."""
+    live = "SELECT 1 FROM chunks WHERE seq = ? AND valid_until IS NULL"
+    with store._writing("") as writer:
+        if made_by != writer.mark:
+            return 0
+        alive = [row for row in rows if _one(writer._db, live, (row[0],))]
+        for seq, merged in alive:
+            _put_merged(writer._db, seq, merged, made_by)
+            writer._changed(seq)
+        return len(alive)
+
+
+def expire_entry(
+    store: SqliteStore, entry: tuple[int, str], at: str, reason: str, client: str
+) -> bool:
+    """Let an entry, by its seq and id, end at a moment, unless it ends anyway; whether it did."""
+    seq, chunk_id = entry
+    with store._writing(client) as writer:
+        writer._db.execute(EXPIRE, {"at": at, "seq": seq})
+        marked = writer._db.changes() > 0
+        if marked:
+            writer._changed(seq)
+            writer._audit("mark", "chunk", chunk_id, reason, _detail("expires_at", at))
+        return marked
+
+
+def close_overdue(store: SqliteStore, client: str) -> int:
+    """Close every entry whose time is over; how many. Each may be undone, and then lasts."""
+    with store.view() as view:
+        ids = [row[0] for row in _all(view._db, OVERDUE, (timestamps.now(),))]
+    for chunk_id in ids:
+        with store._writing(client, undoable=True) as writer:
+            seq = _version(writer._db, chunk_id)["seq"]
+            writer._db.execute("UPDATE timeline SET expires_at = NULL WHERE chunk_seq = ?", (seq,))
+            writer.forget_chunk(chunk_id, EXPIRED, cascade=True)
+    return len(ids)
+
+
+def put_groups(store: SqliteStore, groups: Mapping[str, Iterable[int]], told: str) -> None:
+    """Replace all groups by these, of seqs of entries; `told` is how they were found, as JSON."""
+    rows = [(group, seq) for group, seqs in groups.items() for seq in seqs]
+    sql = "INSERT INTO timeline_groups SELECT ?1, chunk_seq FROM timeline WHERE chunk_seq = ?2"
+    with store._transaction() as db:
+        db.execute("DELETE FROM timeline_groups")
+        db.executemany(sql, rows)
+        db.execute(PUT_META, (GROUPED, told, timestamps.now()))
+
+
+def entry(view: View, entry_id: str) -> EntryRow:
+    """The entry that an id, of any version, belongs to; NotFound where none is live."""
+    latest = view.latest_version(entry_id)
+    for row in _all(view._db, ENTRY_OF, (latest,)):
+        return _entry(row)
+    live = "SELECT 1 FROM chunks WHERE id = ? AND valid_until IS NULL"
+    raise NotFound(
+        "missing.entry" if _one(view._db, live, (latest,)) else "missing.forgotten", id=entry_id
+    )
+
+
+def entries_at(view: View, seqs: Iterable[int]) -> list[EntryRow]:
+    """Those of some chunks that are live entries, in the order given."""
+    return [_entry(row) for row in _all(view._db, ENTRIES_AT, (_json(list(seqs)),))]
+
+
+def entries_of_group(view: View, group_id: str) -> list[EntryRow]:
+    """The live entries of a group, oldest first."""
+    return [_entry(row) for row in _all(view._db, ENTRIES_OF_GROUP, (group_id,))]
+
+
+def _entry(row: Sequence[Any]) -> EntryRow:
+    seq, chunk_id, summary, tags, category, created, expires, segments, groups = row
+    read, ids = json.loads(tags), json.loads(groups)
+    return EntryRow(seq, chunk_id, summary, read, category, created, expires, segments, ids)
+
+
+def segments(view: View, seq: int, limit: int, offset: int) -> list[str]:
+    """Some segments of an entry's context, in order."""
+    return [row[0] for row in _all(view._db, SEGMENTS, (seq, limit, offset))]
+
+
+def groups(view: View) -> dict[str, set[int]]:
+    """The live entries of every group, by their seqs."""
+    return {group: set(json.loads(seqs)) for group, seqs in _all(view._db, GROUPS)}
+
+
+def told_of_groups(view: View) -> dict[str, Any]:
+    """How groups were last looked for; nothing where they never were."""
+    told: dict[str, Any] = json.loads(
+        _one(view._db, "SELECT value FROM meta WHERE key = ?", (GROUPED,)) or "{}"
+    )
+    return told
+
+
+def entries_latest(view: View) -> tuple[int | None, int]:
+    """What changes whenever some entry or its merged vector does."""
+    ((rev, entries),) = _all(view._db, ENTRIES_LATEST)
+    return rev, entries
+
+
+def entries_now(view: View) -> tuple[int, int | None, int | None]:
+    """What differs whenever other entries are live."""
+    ((count, total, last),) = _all(view._db, ENTRIES_NOW)
+    return count, total, last
+
+
+def entry_matrix(view: View, made_by: str) -> EntryMatrix:
+    """What memory_query compares with; of the model with that mark."""
+    rows = _all(view._db, MATRIX, (made_by,))
+    seqs, expires, kinds, blobs = zip(*rows, strict=True) if rows else ((), (), (), ())
+    vectors = np.frombuffer(b"".join(blobs), "<f4").reshape(len(rows), -1 if rows else 0)
+    return EntryMatrix(
+        np.array(seqs, np.int64),
+        milliseconds(expires),
+        np.array(kinds, np.intp),
+        vectors,
+        waiting=entries_now(view)[0] - len(rows),
+    )
+
+
+def unmerged(view: View, made_by: str, limit: int) -> list[tuple[int, str, list[str]]]:
+    """Some live entries without a merged vector of that model: seq, summary, tags."""
+    found = _all(view._db, UNMERGED, (made_by, limit))
+    return [(seq, summary, json.loads(tags)) for seq, summary, tags in found]
+
+
+def unmerged_count(view: View, made_by: str) -> int:
+    return int(_one(view._db, UNMERGED_COUNT, (made_by,)))
+
+
+def lasting(view: View) -> tuple[list[tuple[int, str, str]], Vectors]:
+    """Entries that do not expire and have a vector, oldest first: seq, id and summary; vectors."""
+    with view.reading():
+        rows = _all(view._db, LASTING)
+        order = {row[0]: at for at, row in enumerate(rows)}
+        found = np.zeros((len(rows), _dimension(view._db)), np.float32)
+
+        def located(seqs: NDArray[np.int64]) -> Rows:
+            return np.array([order.get(seq, -1) for seq in seqs.tolist()], np.int32)
+
+        for vectors, owners in _all_vectors(view._db, located)[1]:
+            found[owners] = vectors
+    there = np.flatnonzero(found.any(axis=1))
+    return [rows[at][:3] for at in there.tolist()], found[there]
+
+
+def entry_counts(view: View) -> dict[str, Any]:
+    """How many live entries there are, of each kind, and segments of contexts."""
+    ((entries, sensitive, overdue, parts),) = _all(
+        view._db, ENTRY_COUNTS, {"now": timestamps.now()}
+    )
+    return {
+        "entries": entries,
+        "time_sensitive": sensitive,
+        "overdue": overdue,
+        "segments": parts,
+        "categories": dict(_all(view._db, CATEGORIES)),
+    }
+
+
+def config_table(view: View) -> dict[str, str]:
+    """What stands in the table of settings."""
+    return dict(_all(view._db, "SELECT key, value FROM config"))
+
+
 # --- Checking --------------------------------------------------------------------------
 
 TEXT_INDEXES = ("trigrams", "closed_trigrams")
@@ -4014,6 +4448,10 @@ REMOVE_ORPHANS = [
         ("windows", "chunk_seq", "chunks", "seq"),
         ("cue_postings", "chunk_seq", "chunks", "seq"),
         ("turns", "chunk_seq", "chunks", "seq"),
+        ("timeline", "chunk_seq", "chunks", "seq"),
+        ("contexts", "chunk_seq", "timeline", "chunk_seq"),
+        ("merged_vectors", "chunk_seq", "timeline", "chunk_seq"),
+        ("timeline_groups", "chunk_seq", "timeline", "chunk_seq"),
     )
 ]
 
@@ -4523,7 +4961,10 @@ def _forget_changes(db: apsw.Connection) -> None:
     db.execute("DELETE FROM changes WHERE id < ?", (db.last_insert_rowid(),))
 
 
-OF_CHUNK = ("windows", "postings", "cue_postings", "turns", "tags", "mentions", "evidence")
+OF_CHUNK = (
+    *("windows", "postings", "cue_postings", "turns", "tags", "mentions", "evidence"),
+    *("timeline_groups", "merged_vectors", "contexts", "timeline"),
+)
 """The tables whose rows are of a chunk and go with it."""
 
 

@@ -46,6 +46,11 @@ def now() -> str:
     return stamp(datetime.now(timezone.utc))
 
 
+def in_days(days: float) -> str:
+    """So many days from now, in the stored form."""
+    return stamp(datetime.now(timezone.utc) + timedelta(days=days))
+
+
 def parse(text: str, home: tzinfo, *, date_means: Bound = "start") -> str:
     """The stored form of an ISO 8601 time; without an offset it is meant in `home`.
 

@@ -1,4 +1,4 @@
-"""The seven tools as MCP shows them, and the server that calls Memory for each.
+"""The tools as MCP shows them, and the server that calls a method for each.
 
 What a tool accepts is in validation.py and what it returns in results.py. A call runs in a
 worker thread, so that a slow one holds up nobody else's.
@@ -8,7 +8,7 @@ import json
 import logging
 import time
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ from config import VERSION, Config
 from errors import MneloError
 from memory import CLIENT, Memory
 from mnelo_locale import message
-from validation import Schema, contract
+from validation import Contract, Schema, contract
 
 log = logging.getLogger("mnelo.tools")
 
@@ -70,7 +70,7 @@ TEXTS: Schema = {"type": "array", "items": TEXT}
 OBJECTS: Schema = {"type": "array", "items": OBJECT}
 
 
-def _returns(**keys: Schema) -> Schema:
+def returns(**keys: Schema) -> Schema:
     """What a tool returns, by its main keys: clients read this list at every start."""
     return {"type": "object", "properties": keys}
 
@@ -116,7 +116,7 @@ TOOLS = (
         "remember",
         "Remember",
         "Store one durable fact; an identical one is folded, similar ones are listed.",
-        _returns(
+        returns(
             chunk_id=TEXT,
             status=TEXT,
             entities=TEXTS,
@@ -129,33 +129,33 @@ TOOLS = (
         "recall",
         "Recall",
         "Search by meaning, words, names and relations at once; best first.",
-        _returns(hits=OBJECTS, notice=TEXT),
+        returns(hits=OBJECTS, notice=TEXT),
         reads_only=True,
     ),
     Shown(
         "relate",
         "Relate",
         "Say how two entities are related, and since when.",
-        _returns(relation_id=COUNT, status=TEXT, **GUARDED),
+        returns(relation_id=COUNT, status=TEXT, **GUARDED),
     ),
     Shown(
         "forget",
         "Forget",
         "Close a memory, entity or relation; its history stays.",
-        _returns(forgotten=COUNT, edges_invalidated=COUNT),
+        returns(forgotten=COUNT, edges_invalidated=COUNT),
         destroys=True,
     ),
     Shown(
         "update",
         "Update",
         "Replace a memory by a newer version; its history stays.",
-        _returns(new_chunk_id=TEXT, supersedes=TEXT, status=TEXT, **GUARDED),
+        returns(new_chunk_id=TEXT, supersedes=TEXT, status=TEXT, **GUARDED),
     ),
     Shown(
         "graph_query",
         "Graph",
         "What an entity is tied to, along its relations both ways.",
-        _returns(
+        returns(
             nodes=OBJECTS,
             edges=OBJECTS,
             asof=TEXT,
@@ -175,6 +175,64 @@ TOOLS = (
 )
 
 
+# --- Sets of tools ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """Tools that the server offers together."""
+
+    shown: Sequence[Shown]
+    arguments: Contract
+    of: object
+    """What has a method for each tool, by its name."""
+    says: str
+    """What clients' models are told of them."""
+    failure: Callable[[BaseException, str], str] = lambda error, sentence: sentence
+    """How a failure is told: from the error and its sentence."""
+
+
+def core(memory: Memory, config: Config) -> Toolset:
+    """The seven tools of every memory."""
+    return Toolset(TOOLS, contract(config), memory, INSTRUCTIONS)
+
+
+class _Offered:
+    """All tools of some sets, by name."""
+
+    def __init__(self, sets: Sequence[Toolset]) -> None:
+        self._sets = {shown.name: each for each in sets for shown in each.shown}
+        self.accepts = {name: each.arguments.schema(name) for name, each in self._sets.items()}
+        self._methods = {
+            shown.name: getattr(each.of, shown.method) for each in sets for shown in each.shown
+        }
+        self.listing = ListToolsResult(
+            tools=[shown.listed(self.accepts[shown.name]) for each in sets for shown in each.shown]
+        )
+        self.says = "\n\n".join(each.says for each in sets)
+
+    def __contains__(self, tool: str) -> bool:
+        return tool in self._methods
+
+    def call(
+        self, tool: str, given: Mapping[str, Any], answered: "Answered"
+    ) -> Callable[[], Mapping[str, Any]]:
+        """The call with checked arguments, to be made in a worker thread."""
+        read = self._sets[tool].arguments.accept(tool, given)
+        return partial(_timed, self._methods[tool], tool, read, answered)
+
+    def failure(self, tool: str, error: Exception) -> CallToolResult:
+        """What a failed call answers; what nobody foresaw is logged."""
+        if isinstance(error, MneloError):
+            sentence = str(error)
+        else:
+            log.error("%s failed", tool, exc_info=error)
+            sentence = message("server.failed", tool=tool)
+        line = " ".join(sentence.splitlines())
+        text = self._sets[tool].failure(error, line)
+        return CallToolResult(content=[TextContent(text=text)], is_error=True)
+
+
 # --- The server ------------------------------------------------------------------------
 
 
@@ -183,43 +241,35 @@ Answered = Callable[[str, Mapping[str, Any], Mapping[str, Any], float], None]
 
 
 def build_server(
-    memory: Memory, config: Config, answered: Answered = lambda *_: None
+    memory: Memory, sets: Sequence[Toolset], answered: Answered = lambda *_: None
 ) -> Server[Any]:
     """The MCP server of this memory; its transports are transport.py's business."""
-    arguments = contract(config)
-    accepts = {shown.name: arguments.schema(shown.name) for shown in TOOLS}
-    methods = {shown.name: getattr(memory, shown.method) for shown in TOOLS}
-    listing = ListToolsResult(tools=[shown.listed(accepts[shown.name]) for shown in TOOLS])
+    offered = _Offered(sets)
     workers = anyio.CapacityLimiter(WORKERS)
     extras = resources.Extras(memory, workers)
 
     async def list_tools(
         ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        return listing
+        return offered.listing
 
     async def call_tool(
         ctx: ServerRequestContext[Any], params: CallToolRequestParams
     ) -> CallToolResult:
-        if params.name not in methods:
+        if params.name not in offered:
             raise MCPError(INVALID_PARAMS, message("server.no_tool", tool=params.name))
         CLIENT.set(_client_name(ctx))
         try:
-            given = arguments.accept(params.name, params.arguments or {})
-            call = partial(_timed, methods[params.name], params.name, given, answered)
+            call = offered.call(params.name, params.arguments or {}, answered)
             # A call that its client cancels runs on in its thread: there is no half a write.
-            result = await run_sync(call, abandon_on_cancel=True, limiter=workers)
-        except MneloError as error:
-            return _failure(str(error))
-        except Exception:
-            log.exception("%s failed", params.name)
-            return _failure(message("server.failed", tool=params.name))
-        return _success(result)
+            return _success(await run_sync(call, abandon_on_cancel=True, limiter=workers))
+        except Exception as error:
+            return offered.failure(params.name, error)
 
     return Server(
         "mnelo",
         version=VERSION,
-        instructions=INSTRUCTIONS,
+        instructions=offered.says,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=extras.list_resources,
@@ -227,7 +277,7 @@ def build_server(
         on_read_resource=extras.read_resource,
         on_list_prompts=extras.list_prompts,
         on_get_prompt=extras.get_prompt,
-        get_tool_input_schema=accepts.get,
+        get_tool_input_schema=offered.accepts.get,
     )
 
 
@@ -254,8 +304,3 @@ def _success(result: Mapping[str, Any]) -> CallToolResult:
     """The result in both forms: some clients show the model only one of them."""
     text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
     return CallToolResult(content=[TextContent(text=text)], structured_content=dict(result))
-
-
-def _failure(sentence: str) -> CallToolResult:
-    line = " ".join(sentence.splitlines())
-    return CallToolResult(content=[TextContent(text=line)], is_error=True)

@@ -185,6 +185,13 @@ ENTITY_NAME = Fields(
     }
 )
 ROUND = Fields({"id": _required(_Label()), "asked": _required(Integer(0, LONGEST))})
+ENTRY = Fields(
+    {
+        "category": _required(Name(64)),
+        "expires_at": Argument(WHEN),
+        "context": Argument(Items(Text(LONGEST), LONGEST), default=list),
+    }
+)
 RECORDS: Mapping[str, Fields] = {
     "entity": Fields(
         {
@@ -208,6 +215,7 @@ RECORDS: Mapping[str, Fields] = {
             "tags": Argument(Items(Name(200), LONGEST), default=list),
             "mentions": Argument(_Mentions(), default=dict),
             "round": Argument(ROUND),
+            "entry": Argument(ENTRY),
             "vectors": Argument(Items(Text(LONGEST), LONGEST)),
             **_VALID,
             **_RECALLED,
@@ -289,7 +297,7 @@ def read_record(kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
         _check_versions(record["versions"])
     elif kind == "chunk":
         _check_next(record)
-        _check_round(record)
+        _check_beside(record)
     elif kind == "audit" and record["action"] == "merge":
         record["detail"] = MERGE.read("audit.detail", record["detail"])
     return record
@@ -314,6 +322,10 @@ def guarded(guard: Guard, kind: str, record: dict[str, Any]) -> Checked:
         safe, kinds = guard.check(asked, kind)
         if safe != asked:
             record.pop("vectors", None)  # they are those of the text with the secret
+        if "entry" in record:
+            context = guard.check({"context": record["entry"]["context"]}, f"{kind}.entry")
+            safe |= {"entry": record["entry"] | context.arguments}
+            kinds = sorted({*kinds, *context.kinds})
         if "round" in record and safe["content"] != asked["content"]:
             record["round"] = _round_of(record, safe["content"])
         return Checked(record | safe, kinds)
@@ -347,11 +359,12 @@ def _check_next(record: dict[str, Any]) -> None:
         record["vectors"] = _vectors(windows)
 
 
-def _check_round(record: dict[str, Any]) -> None:
-    """A round says no more of itself than there is; most memories are none."""
-    if record["round"] is None:
-        del record["round"]
-    elif record["round"]["asked"] > len(record["content"]):
+def _check_beside(record: dict[str, Any]) -> None:
+    """Most memories are no round and no entry; a round says no more of itself than there is."""
+    for name in ("round", "entry"):
+        if record[name] is None:
+            del record[name]
+    if "round" in record and record["round"]["asked"] > len(record["content"]):
         raise InvalidInput("transfer.asked", size=len(record["content"]))
 
 

@@ -1,5 +1,5 @@
 """Measure mnelo on this machine: how fast it is, with --serve what a client of the server waits
-for, or with --retrieval how well it finds.
+for, with --timeline how fast the timeline's tools are, or with --retrieval how well it finds.
 
 Everything happens in a temporary folder; no memory of yours is read or changed. The report goes
 to standard output in Markdown, the progress to standard error.
@@ -15,7 +15,7 @@ from typing import Any
 import _root  # noqa: F401 - makes the modules one folder up importable
 from errors import MneloError
 
-RETRIEVAL, SERVE = "--retrieval", "--serve"
+RETRIEVAL, SERVE, TIMELINE = "--retrieval", "--serve", "--timeline"
 
 Parts = tuple[
     Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], dict[str, Any]]
@@ -51,6 +51,10 @@ def _parts(arguments: Sequence[str]) -> Parts:
         import benchmark_serve
 
         return benchmark_serve.add_arguments, benchmark_serve.run
+    if TIMELINE in arguments:
+        import benchmark_timeline
+
+        return benchmark_timeline.add_arguments, benchmark_timeline.run
     from benchmark_speed import add_arguments, run
 
     return add_arguments, run
@@ -71,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="how long a client waits for the server's answers, embedding included "
         f"({SERVE} --help tells its own options)",
+    )
+    parser.add_argument(
+        TIMELINE,
+        action="store_true",
+        help="how long the timeline's tools take, and how its groups are found "
+        f"({TIMELINE} --help tells its own options)",
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the report there too")
     return parser

@@ -22,8 +22,8 @@ Variables:
   PY_BIN               the Python to use, 3.10 or newer (default: the newest of 3.13 to 3.10)
   SKIP_MODEL_DOWNLOAD  1: leave the embedding model to the server's first start
   XDG_CONFIG_HOME      where systemd/user is (default: ~/.config)
-MNELO_MEMORY_*, HF_HOME, HUGGINGFACE_HUB_CACHE, FASTEMBED_CACHE_PATH, HF_ENDPOINT and
-HF_HUB_OFFLINE that are set now are set for the service too.
+MNELO_MEMORY_*, VELLUM_*, HF_HOME, HUGGINGFACE_HUB_CACHE, FASTEMBED_CACHE_PATH,
+HF_ENDPOINT and HF_HUB_OFFLINE that are set now are set for the service too.
 END
 }
 

@@ -62,7 +62,7 @@ def carried(env: Mapping[str, str], home: Path) -> dict[str, str]:
     found = {
         name: value
         for name, value in sorted(env.items())
-        if value and (name in CARRIED or name.startswith("MNELO_MEMORY_"))
+        if value and (name in CARRIED or name.startswith(("MNELO_MEMORY_", "VELLUM_")))
         if not name.endswith("_TOKEN") and name != "MNELO_MEMORY_DIR"
     }
     for name in FOLDERS & set(found):

@@ -79,7 +79,9 @@ def soaking(
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test reads the developer's own memory, language, token or settings, or the network."""
     for variable in list(os.environ):
-        if variable.startswith(("MNELO_", "MNEOLO_", "HF_", "HUGGINGFACE_", "FASTEMBED_")):
+        if variable.startswith(
+            ("MNELO_", "MNEOLO_", "HF_", "HUGGINGFACE_", "FASTEMBED_", "VELLUM_")
+        ):
             monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MNELO_HOME", str(tmp_path / "home"))

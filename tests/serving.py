@@ -198,7 +198,9 @@ def run(home: Path, *arguments: str, **env: str) -> "subprocess.CompletedProcess
 
 def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """No setting of the machine's own, and no model: these tests are about the server."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("MN")}
+    own = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MN", "VELLUM_"))
+    }
     return {
         **own,
         "HOME": str(home),

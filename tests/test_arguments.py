@@ -12,6 +12,7 @@ from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
 import test_validation as table
+import tools
 from config import Config
 from errors import InvalidInput, MneloError
 from memory import Memory
@@ -52,7 +53,7 @@ def ask(memory: Memory, tool: str, several: list[dict[str, Any]]) -> list[CallTo
     """Each set of arguments in a call of its own, in one session of a real MCP client."""
 
     async def session() -> list[CallToolResult]:
-        async with Client(build_server(memory, memory.config)) as client:
+        async with Client(build_server(memory, [tools.core(memory, memory.config)])) as client:
             return [await client.call_tool(tool, arguments) for arguments in several]
 
     return asyncio.run(session())

@@ -96,10 +96,13 @@ def test_each_setting_is_read_from_its_key_and_from_its_variables(
     section, _, key = setting.key.rpartition(".")
     toml = f"[{section or 'main'}]\n{key} = {text}"
     assert getattr(load(home, toml), name) == expected
-    for variable in filter(None, (setting.variable, setting.also)):
-        value = re.sub(r'[\[\]"]', "", text)
+    for variable in setting.variables:
+        value = text if name in JSON_LISTS else re.sub(r'[\[\]"]', "", text)
         assert getattr(load(home, env={variable: value}), name) == expected
 
+
+JSON_LISTS = {"timeline_context_separators"}
+"""Settings whose variable is a list as JSON has it; others are separated by commas."""
 
 GOOD: dict[str, tuple[str, Any]] = {
     "timezone": ('"Asia/Shanghai"', "Asia/Shanghai"),
@@ -156,6 +159,17 @@ GOOD: dict[str, tuple[str, Any]] = {
     "cues.pause_minutes": ("0.5", 0.5),
     "cues.associative": ("false", False),
     "cues.discourse": ("false", False),
+    "server.toolsets": ('["timeline", "core"]', ("core", "timeline")),
+    "timeline.score_threshold": ("0.3", 0.3),
+    "timeline.group_k": ("3", 3),
+    "timeline.group_threshold": ("0.6", 0.6),
+    "timeline.group_seconds": ("5", 5.0),
+    "timeline.dedup_enable": ("true", True),
+    "timeline.dedup_threshold": ("0.95", 0.95),
+    "timeline.daemon_interval": ("60", 60.0),
+    "timeline.default_ttl_days": ("7", 7.0),
+    "timeline.chunk_size": ("8000", 8000),
+    "timeline.context_separators": (r'["\n\n", ";"]', ("\n\n", ";")),
 }
 """A value of each setting that is not its default, as TOML, and what it is then."""
 
@@ -193,6 +207,19 @@ def test_lists_in_variables_are_split_at_commas(home: Path) -> None:
     assert loaded.recall_lanes == ("graph", "entity")
     assert loaded.recall_placeholders == ("ping", "are you there")
     assert load(home, "[recall]\nplaceholders = []").recall_placeholders == ()
+
+
+def test_separators_in_a_variable_are_json_with_line_breaks_as_shells_pass_them(home: Path) -> None:
+    for text in (r'["\n## ", "\t"]', r'["\\n## ", "\\t"]'):
+        loaded = load(home, env={"VELLUM_CONTEXT_SEPARATORS": text})
+        assert loaded.timeline_context_separators == ("\n## ", "\t")
+
+
+def test_settings_know_which_of_them_somebody_set(home: Path) -> None:
+    env = {"VELLUM_DEDUP_THRESHOLD": "0.9", "MNELO_MEMORY_DEBUG": ""}
+    loaded = Config.load({"MNELO_HOME": str(home)} | env, server_port=9000)
+    assert loaded.given == {"timeline_dedup_threshold", "server_port"}
+    assert load(home, "[server]\nhost = '::1'").given >= {"server_host"}
 
 
 # --- Where things lie ------------------------------------------------------------------
@@ -251,6 +278,7 @@ def test_a_folder_of_nobody_is_refused_by_its_variable(home: Path, variable: str
 
 PATHS = ["5", '""', '" "', '"~nobody-of-that-name/x"', '"a\\u0000b"', "true", "[]"]
 WEIGHTS = ["-0.1", "10.1", "nan", "inf", "true", '"much"']
+SHARES = ["-0.1", "1.1", "nan", "true", '"much"']
 FLAGS = ['"maybe"', '""', "2", "1.0", "[]", "2026-01-01"]
 COUNTS = ['"many"', '""', "1.5", "true", "nan", "inf", "[]", "-1"]
 
@@ -306,6 +334,17 @@ WRONG: dict[str, list[str]] = {
     "cues.pause_minutes": ["nan", "inf", "-1", "1000001", '"soon"', "true"],
     "cues.associative": FLAGS,
     "cues.discourse": FLAGS,
+    "server.toolsets": ['"all"', "[]", '["core", "vellum"]', "1", "true", '[["core"]]'],
+    "timeline.score_threshold": SHARES,
+    "timeline.group_k": [*COUNTS, "1", "11"],
+    "timeline.group_threshold": SHARES,
+    "timeline.group_seconds": ["0", "3601", "nan", "true", '"soon"'],
+    "timeline.dedup_enable": FLAGS,
+    "timeline.dedup_threshold": SHARES,
+    "timeline.daemon_interval": ["0.9", "86401", "nan", "true", '"soon"'],
+    "timeline.default_ttl_days": ["0", "36501", "nan", "true", '"soon"'],
+    "timeline.chunk_size": [*COUNTS, "0", "8001"],
+    "timeline.context_separators": ['"\\n"', '"[1]"', "[1]", '[""]', "{a = 1}", "true", '"x"'],
 }
 
 
@@ -325,7 +364,7 @@ def test_a_wrong_value_is_refused_by_key_with_what_is_allowed(
 VARIABLES = [
     (variable, value.strip('"'))
     for setting in SETTINGS.values()
-    for variable in filter(None, (setting.variable, setting.also))
+    for variable in setting.variables
     for value in WRONG[setting.key]
     if value.startswith('"') and value.strip('"') and "\\" not in value
 ]

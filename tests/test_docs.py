@@ -6,6 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+import timeline_arguments
 from config import ROOT, Config
 from validation import contract
 
@@ -54,7 +55,8 @@ def test_schema_md_names_every_table_and_column_and_no_other() -> None:
 @pytest.mark.parametrize("text", [README, README_ZH], ids=["en", "zh"])
 def test_the_readmes_list_the_tools_that_there_are(text: str) -> None:
     listed = set(re.findall(r"^\| `(memory_\w+)`", text, flags=re.M))
-    assert listed == set(contract(Config.load({})).tools)
+    config = Config.load({})
+    assert listed == {*contract(config).tools, *timeline_arguments.contract(config).tools}
 
 
 def test_both_readmes_have_the_same_commands_and_tables() -> None:

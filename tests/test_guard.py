@@ -419,7 +419,9 @@ def test_a_client_is_told_and_gets_no_value_back(
     memory = open_memory(guard_mode=mode)
 
     async def say() -> CallToolResult:
-        async with Client(tools.build_server(memory, memory.config)) as client:
+        async with Client(
+            tools.build_server(memory, [tools.core(memory, memory.config)])
+        ) as client:
             return await client.call_tool("memory_remember", {"content": f"电话 {PHONE}"})
 
     result = asyncio.run(say())

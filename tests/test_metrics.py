@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from config import Config
+import tools
 from errors import StoreBusy
 from memory import Memory
 from metrics import Metrics
@@ -59,7 +59,7 @@ def counted(memory: Memory) -> Values:
     page = Metrics(memory.stats)
 
     async def session() -> None:
-        server = build_server(memory, memory.config, page.count)
+        server = build_server(memory, [tools.core(memory, memory.config)], page.count)
         async with Client(server) as client:
             await use_every_tool(client)
             await client.call_tool("memory_recall", {"query": "boat", "strategy": "guess"})
@@ -169,7 +169,7 @@ def test_a_database_that_is_busy_is_no_fault_of_the_server(tmp_path: Path) -> No
         raise StoreBusy("store.busy", path=tmp_path, seconds=5)
 
     app = App(
-        build_server(Memory.__new__(Memory), Config.load({})),
+        build_server(Memory.__new__(Memory), []),
         sse=False,
         hosts=Hosts(LOOPBACK),
         token=None,

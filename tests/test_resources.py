@@ -12,6 +12,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.types import TextContent, TextResourceContents
 
+import tools
 from errors import NotFound
 from memory import Memory
 from serving import serving
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 def talk(memory: Memory, say: Callable[[Client], Awaitable[T]]) -> T:
     async def session() -> T:
-        async with Client(build_server(memory, memory.config)) as client:
+        async with Client(build_server(memory, [tools.core(memory, memory.config)])) as client:
             return await say(client)
 
     return asyncio.run(session())

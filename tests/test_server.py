@@ -26,6 +26,7 @@ from mcp.types import JSONRPCNotification, JSONRPCRequest
 from starlette.datastructures import Headers
 
 import mcp_server
+import tools
 import transport
 from config import Config
 from memory import Memory
@@ -473,7 +474,8 @@ class InProcess:
 @asynccontextmanager
 async def in_process_session() -> AsyncIterator[InProcess]:
     memory = Waiting()
-    server = build_server(cast(Memory, memory), Config.load({}))
+    given = cast(Memory, memory)
+    server = build_server(given, [tools.core(given, Config.load({}))])
     to_session, incoming = anyio.create_memory_object_stream[transport.Incoming]()
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage]()
     hung_up = anyio.Event()

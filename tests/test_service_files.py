@@ -54,6 +54,7 @@ def test_the_service_has_the_settings_of_the_shell_that_installed_it() -> None:
         "MNELO_MEMORY_LANG": "zh",
         "MNELO_MEMORY_SERVER_PORT": "9000",
         "MNELO_MEMORY_DEBUG": "true",
+        "VELLUM_CHUNK_SIZE": "900",
     }
     others = {"PATH": "/bin", "LANG": "de_DE", "EMPTY": "", "MNELO_MEMORY_TIMEZONE": ""}
     assert carried(shell | others, Path("/data")) == shell | {"MNELO_HOME": "/data"}

@@ -68,6 +68,6 @@ def test_above_each_setting_stand_its_meaning_and_its_variables(setting: Setting
     section = setting.key.rpartition(".")[0] or "main"
     lines = EXAMPLE.partition(f"[{section}]\n")[2].splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith(f"#{key} = "))
-    names = " or ".join(filter(None, (setting.variable, setting.also)))
+    names = " or ".join(setting.variables)
     assert lines[at - 1] == f"# {names}"
     assert re.fullmatch(r"# .{10,}\.", lines[at - 2])

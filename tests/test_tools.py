@@ -63,7 +63,9 @@ def talk(
     """What `say` returns, which speaks to a server of this memory."""
 
     async def session() -> T:
-        server = tools.build_server(cast(Memory, memory), config)
+        server = tools.build_server(
+            cast(Memory, memory), [tools.core(cast(Memory, memory), config)]
+        )
         async with Client(server, **options) as client:
             return await say(client)
 

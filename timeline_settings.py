@@ -1,0 +1,54 @@
+"""The timeline's settings as they are in force: a variable, config.toml, the table, the default.
+
+The table `config` of the database may be changed while a server runs, so it is read whenever the
+settings are needed. What is wrong in it is told and has no effect.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from config import SETTINGS, Config, checked
+from errors import ConfigError
+from mnelo_locale import message
+
+TABLE = "table config"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of [timeline], by the same names."""
+
+    score_threshold: float
+    group_k: int
+    group_threshold: float
+    group_seconds: float
+    dedup_enable: bool
+    dedup_threshold: float
+    daemon_interval: float
+    default_ttl_days: float
+    chunk_size: int
+    context_separators: tuple[str, ...]
+
+
+NAMES = tuple(each.name for each in fields(Settings))
+
+
+def in_force(config: Config, table: Mapping[str, str]) -> tuple[Settings, list[str]]:
+    """The settings, and a sentence for each key or value of the table that is wrong."""
+    values = {name: getattr(config, _of_config(name)) for name in NAMES}
+    wrong = []
+    for key, value in sorted(table.items()):
+        if key not in NAMES:
+            known = ", ".join(NAMES)
+            wrong.append(message("input.unknown", name=TABLE, unknown=key, allowed=known))
+        elif _of_config(key) not in config.given:
+            setting = SETTINGS[_of_config(key)]
+            try:
+                values[key] = checked(setting, value, f"{key} ({TABLE})")
+            except ConfigError as error:
+                wrong.append(str(error))
+    return Settings(**values), wrong
+
+
+def _of_config(name: str) -> str:
+    return f"timeline_{name}"
