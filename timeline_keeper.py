@@ -125,18 +125,22 @@ class TimelineKeeper:
         while not self._stop.is_set() and self._steps.merge(MERGED_AT_ONCE):
             pass
 
-    def _group(self, entries: object) -> None:
-        if self._steps.regroup()["status"] != "off":  # else again once there is a model
-            self._grouped.entries = entries
+    def _group(self, entries: object) -> bool:
+        if self._steps.regroup()["status"] == "off":
+            return False  # and again: the model may be there by then
+        self._grouped.entries = entries
+        return True
 
     def _do(self, name: str, step: Callable[[], object]) -> None:
         if self._stop.is_set():
             return
         try:
-            step()
-            self._done[name] = timestamps.now()
+            if step() is not False:
+                self._done[name] = timestamps.now()
             self._failed.pop(name, None)
         except Exception as error:  # a model's library may raise anything; upkeep goes on
+            if self._stop.is_set():  # the file was closed meanwhile
+                return
             self._failed[name] = str(error) or type(error).__name__
             log.warning("%s: %s", name, self._failed[name])
 
