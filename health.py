@@ -199,8 +199,20 @@ def _server(asked: Asked) -> Check:
     status: Status = "ok" if server.state == "ours" else "down"
     if server.state == "other_file":
         status = "degraded"
-    hint = "" if status == "ok" else message(f"check.hint_{server.state}")
+    start = _start_command(os.environ)
+    hint = "" if status == "ok" else message(f"check.hint_{server.state}", command=start)
     return Check("server", status, text, hint, values)
+
+
+def _start_command(env: Mapping[str, str]) -> str:
+    """What starts the server here: its service where one is installed (scripts/install.sh)."""
+    units = Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "systemd" / "user"
+    agent = "~/Library/LaunchAgents/ai.mnelo.mcp.plist"
+    if (units / "mnelo.service").exists():
+        return "systemctl --user start mnelo"
+    if Path(agent).expanduser().exists():
+        return f"launchctl bootstrap gui/$(id -u) {agent}"
+    return "python3 mcp_server.py"
 
 
 def _wal(asked: Asked) -> Check:

@@ -1126,8 +1126,8 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "🔌 服务器 — 未运行：{url} 上是另一个程序",
     },
     "check.hint_down": {
-        "en": "start it: python3 mcp_server.py",
-        "zh": "启动：python3 mcp_server.py",
+        "en": "start it: {command}",
+        "zh": "启动：{command}",
     },
     "check.hint_silent": {
         "en": "if it is not just starting, restart it",

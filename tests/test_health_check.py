@@ -154,6 +154,28 @@ def test_a_server_that_is_down_is_said_and_the_file_is_read(
     assert "test/hash" in lines[6]
 
 
+def test_what_starts_it_is_the_service_where_one_is_installed(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It named the server's own command, which would run beside an installed service."""
+
+    def hint() -> str:
+        return health.look(Config.load(database_path=str(path))).checks[0].hint
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("MNELO_MEMORY_SERVER_PORT", str(free_port()))
+    assert hint() == "start it: python3 mcp_server.py"
+    agent = tmp_path / "Library" / "LaunchAgents" / "ai.mnelo.mcp.plist"
+    unit = tmp_path / "systemd" / "user" / "mnelo.service"
+    for each in (agent, unit):
+        each.parent.mkdir(parents=True)
+        each.touch()
+    assert hint().startswith("start it: launchctl bootstrap ")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert hint() == "start it: systemctl --user start mnelo"
+
+
 class _Greeting(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
