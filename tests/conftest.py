@@ -1,10 +1,11 @@
 """Fixtures every test may use: a fresh memory on disk, and no setting from outside."""
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,20 +19,31 @@ from memory import Memory
 from serving import environment
 
 # The same examples in every run: a change is judged by what it changed.
-settings.register_profile("suite", derandomize=True, database=None, deadline=None)
-settings.load_profile("suite")
+settings.register_profile("suite", max_examples=100, derandomize=True, database=None, deadline=None)
+settings.register_profile("long", settings.get_profile("suite"), max_examples=400)
 
 Open = Callable[..., Memory]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "also run the tests that take half an hour: a thousand kills, a long soak"
+    told = "also run what takes long: a thousand kills, a long soak, 400 examples instead of 100"
     parser.addoption("--long", action="store_true", help=told)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("long" if config.getoption("--long") else "suite")
     config.addinivalue_line("markers", "long: takes long; runs with --long only")
     config.addinivalue_line("markers", "soaks: hears, last of all, what ran beside all others")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Have the garbage collector leave alone what stays anyway: it took a fourth of the time."""
+    gc.disable()
+    collected = yield
+    gc.freeze()
+    gc.enable()
+    return collected
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -75,18 +87,29 @@ def soaking(
     process.wait()
 
 
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads the developer's own memory, language, token or settings, or the network."""
-    for variable in list(os.environ):
-        if variable.startswith(
-            ("MNELO_", "MNEOLO_", "HF_", "HUGGINGFACE_", "FASTEMBED_", "VELLUM_")
-        ):
-            monkeypatch.delenv(variable)
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in list(os.environ):
+            if variable.startswith(
+                ("MNELO_", "MNEOLO_", "HF_", "HUGGINGFACE_", "FASTEMBED_", "VELLUM_")
+            ):
+                patch.delenv(variable)
+        nobody = tmp_path_factory.getbasetemp() / "nobody"  # it does not exist
+        patch.setenv("HOME", str(nobody))
+        patch.setenv("MNELO_HOME", str(nobody / "home"))
+        patch.setenv("MNELO_MEMORY_LANG", "en")
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test's own folder, which is its home too."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MNELO_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("MNELO_MEMORY_LANG", "en")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -330,20 +330,20 @@ def versions(server: Served, first: str) -> list[str]:
     return line
 
 
-def test_two_hundred_memories_in_a_row_are_all_accepted(server: Served) -> None:
+def test_many_memories_in_a_row_are_all_accepted(server: Served) -> None:
     """There is no rate limit: an agent that imports a diary must not be told to come back."""
 
     async def session() -> set[str]:
         async with Client(sse_client(server.url + "/sse")) as client:
             stored = set()
-            for number in range(200):
+            for number in range(120):
                 content = {"content": f"Page {number} of the diary"}
                 answer = await client.call_tool("memory_remember", content)
                 assert not answer.is_error, answer
                 stored.add((answer.structured_content or {})["chunk_id"])
             return stored
 
-    assert len(asyncio.run(session())) == 200
+    assert len(asyncio.run(session())) == 120
 
 
 # --- What is not there -----------------------------------------------------------------

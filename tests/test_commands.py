@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import backup
-from config import ROOT
+from config import ROOT, Config
 from memory import Memory
 from serving import Served, environment, serving
 
@@ -21,6 +21,7 @@ ELSEWHERE = {
     "git config core.hooksPath .githooks",  # test_hooks.py
     "python3 scripts/restore_db.py latest",  # below, without the server
 }
+NO_MODEL = Config.load({}, embedder_model="none")
 FOREIGN = ("claude", "hf")
 """Programs that the tests do not have: their own documents say what they take."""
 
@@ -47,7 +48,7 @@ def adapted(command: str) -> str:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with a memory and a backup in it, and `python3` and `python3.12` as programs."""
     home = tmp_path_factory.mktemp("home")
-    with Memory(home / "memory.db") as memory:
+    with Memory(home / "memory.db", config=NO_MODEL) as memory:
         memory.remember("the depot in Riga opens on Mondays")
     backup.make(home / "memory.db", home / "backups", compress=False, keep=7)
     (home / "bin").mkdir()
@@ -90,7 +91,7 @@ def test_a_command_of_the_documents_works(home: Path, server: Served, command: s
 @pytest.mark.skipif(sys.platform == "win32", reason="the documents show commands of a Unix shell")
 def test_the_newest_backup_comes_back_as_the_runbook_says(tmp_path: Path, home: Path) -> None:
     there = tmp_path / "home"
-    with Memory(there / "memory.db") as memory:
+    with Memory(there / "memory.db", config=NO_MODEL) as memory:
         memory.remember("the first")
         backup.make(there / "memory.db", there / "backups", compress=False, keep=7)
         memory.remember("the second")
@@ -98,7 +99,7 @@ def test_the_newest_backup_comes_back_as_the_runbook_says(tmp_path: Path, home: 
     assert "python3 scripts/restore_db.py latest" in shown()
     ended = run(there, "python3 scripts/restore_db.py latest")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    with Memory(there / "memory.db") as memory:
+    with Memory(there / "memory.db", config=NO_MODEL) as memory:
         assert memory.stats()["chunks"]["active"] == 1
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from config import ROOT, Config
@@ -81,7 +81,6 @@ def test_what_only_carries_grammar_is_no_cue(read: Extractor, text: str) -> None
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=60)
 def test_the_same_text_has_the_same_cues_each_once_and_any_text_has_some_answer(text: str) -> None:
     light = Extractor(Path("unused"))
     spaced = "".join(char for char in text if char < "\u2e80")
@@ -225,7 +224,6 @@ def shown(found: CueHits) -> list[tuple[int, float, str]]:
 
 
 @given(ROWS, st.data())
-@settings(max_examples=60)
 def test_the_order_in_which_memories_come_and_go_makes_no_difference(
     rows: list[tuple[set[int], str, int]], data: st.DataObject
 ) -> None:

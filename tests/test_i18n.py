@@ -47,24 +47,22 @@ def placeholders(text: str) -> set[tuple[str, str, str | None]]:
 # --- The table -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("msg_id", SENTENCES)
-def test_a_sentence_is_there_in_english_and_chinese(msg_id: str) -> None:
-    texts = SENTENCES[msg_id]
-    assert ID.fullmatch(msg_id)
-    assert {"en", "zh"} <= set(texts)
-    assert texts["zh"] != texts["en"]
-    assert re.search("[\u4e00-\u9fff：，。]", texts["zh"])
-    assert not re.search("[\u4e00-\u9fff：，。]", texts["en"])
+def test_each_sentence_is_there_in_english_and_chinese() -> None:
+    for msg_id, texts in SENTENCES.items():
+        assert ID.fullmatch(msg_id)
+        assert {"en", "zh"} <= set(texts), msg_id
+        assert texts["zh"] != texts["en"]
+        assert re.search("[\u4e00-\u9fff：，。]", texts["zh"])
+        assert not re.search("[\u4e00-\u9fff：，。]", texts["en"])
 
 
-@pytest.mark.parametrize("msg_id", SENTENCES)
-def test_a_sentence_says_the_same_values_in_each_language(msg_id: str) -> None:
-    texts = SENTENCES[msg_id]
-    for text in texts.values():
-        assert text.strip()
-        assert "\n" not in text
-        assert placeholders(text) == placeholders(texts["en"])
-        assert all(name.isidentifier() for name, _, _ in placeholders(text))
+def test_each_sentence_says_the_same_values_in_each_language() -> None:
+    for msg_id, texts in SENTENCES.items():
+        for text in texts.values():
+            assert text.strip(), msg_id
+            assert "\n" not in text
+            assert placeholders(text) == placeholders(texts["en"])
+            assert all(name.isidentifier() for name, _, _ in placeholders(text))
 
 
 # --- The code --------------------------------------------------------------------------
@@ -89,7 +87,13 @@ def nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(path.read_text("utf-8"))))
 
 
-def said() -> Iterator[Said]:
+@cache
+def said() -> list[Said]:
+    """All that the code asks for."""
+    return list(_said())
+
+
+def _said() -> Iterator[Said]:
     for path in FILES:
         for node in nodes(path):
             if isinstance(node, ast.Call) and node.args and _name(node.func) in SPEAKS:
@@ -126,23 +130,20 @@ def strings() -> set[str]:
     }
 
 
-ALL_SAID = list(said())
-
-
 def test_the_code_is_searched_for_sentences() -> None:
-    assert len(ALL_SAID) > 40
+    assert len(said()) > 40
     assert {"message", "InvalidInput", "NotFound", "StoreError", "ConfigError"} <= SPEAKS
 
 
-@pytest.mark.parametrize("each", ALL_SAID, ids=lambda each: each.place)
-def test_a_sentence_that_the_code_says_exists_and_gets_its_values(each: Said) -> None:
-    assert all(fnmatch.filter(MESSAGES, pattern) for pattern in each.ids)
-    if None in each.values:
-        return
-    for msg_id in each.complete:
-        needed = {name for name, _, _ in placeholders(MESSAGES[msg_id]["en"])}
-        assert needed <= each.values
-        assert len(each.ids) > 1 or needed == each.values
+def test_each_sentence_that_the_code_says_exists_and_gets_its_values() -> None:
+    for each in said():
+        assert all(fnmatch.filter(MESSAGES, pattern) for pattern in each.ids), each.place
+        if None in each.values:
+            continue
+        for msg_id in each.complete:
+            needed = {name for name, _, _ in placeholders(MESSAGES[msg_id]["en"])}
+            assert needed <= each.values, each.place
+            assert len(each.ids) > 1 or needed == each.values, each.place
 
 
 def test_what_is_wanted_of_an_argument_is_a_sentence() -> None:
@@ -152,7 +153,7 @@ def test_what_is_wanted_of_an_argument_is_a_sentence() -> None:
 
 
 def test_every_sentence_is_said_somewhere() -> None:
-    patterns = [pattern for each in ALL_SAID for pattern in each.ids]
+    patterns = [pattern for each in said() for pattern in each.ids]
     made_up = {msg_id for pattern in patterns for msg_id in fnmatch.filter(MESSAGES, pattern)}
     assert set(MESSAGES) - strings() - made_up == set()
 

@@ -170,7 +170,9 @@ def change(
         ids[:] = [each for each in ids if each != target]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(more, marks=pytest.mark.long) for more in range(2, 8))]
+)
 def test_an_index_kept_row_by_row_says_what_a_fresh_one_says(open_memory: Open, seed: int) -> None:
     chance, model = Random(seed), Reluctant(longest=30)  # noqa: S311 - any changes will do
     memory = open_memory(model=model)

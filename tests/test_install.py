@@ -314,6 +314,7 @@ def test_an_upgrade_and_an_uninstallation_keep_what_is_the_persons_own(home: Hom
     data, live = home.path / "data", home.live
     quick_venv(live)
     own = {
+        data / "memory.db": "mine",
         data / "config.toml": "# mine",
         home.token: "my-own-token",
         live / "scripts" / "mine.py": "mine",
@@ -369,6 +370,7 @@ def test_a_failed_pip_leaves_the_old_code_and_is_tried_again(home: Home) -> None
     quick_venv(home.live)
     (home.live / ".venv" / ".mnelo-requirements").write_text("older\n")
     packages = next((home.live / ".venv").glob("lib/python*/site-packages"))
+    (home.live / "memory.db").touch()
     (packages / "pip").mkdir()
     (packages / "pip" / "__init__.py").touch()
     (packages / "pip" / "__main__.py").write_text("import sys; print(sys.argv); sys.exit(1)\n")

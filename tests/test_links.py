@@ -85,7 +85,9 @@ def _steps(memory: Memory, chance: Random) -> list[Callable[[], object]]:
 
 
 @pytest.mark.parametrize("past", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [5, *(pytest.param(more, marks=pytest.mark.long) for more in range(5))]
+)
 def test_links_that_heard_of_every_change_are_those_of_a_fresh_start(
     wordless: Memory, seed: int, past: bool
 ) -> None:

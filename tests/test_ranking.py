@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import answers
@@ -56,7 +56,6 @@ def test_the_documented_example_of_fusion() -> None:
 
 
 @given(rankings, st.permutations(range(4)), st.integers(1, 100))
-@settings(max_examples=50)
 def test_the_order_of_the_rankings_does_not_matter(
     given: list[list[str]], order: Sequence[int], k: int
 ) -> None:
@@ -65,7 +64,6 @@ def test_the_order_of_the_rankings_does_not_matter(
 
 
 @given(rankings, st.integers(1, 100))
-@settings(max_examples=50)
 def test_nobody_scores_more_than_first_place_everywhere(given: list[list[str]], k: int) -> None:
     scores = rrf(given, k)
     assert scores.keys() == {key for ranking in given for key in ranking}
@@ -73,7 +71,6 @@ def test_nobody_scores_more_than_first_place_everywhere(given: list[list[str]], 
 
 
 @given(rankings, st.data())
-@settings(max_examples=50)
 def test_to_rise_in_one_ranking_is_never_a_loss(
     given: list[list[str]], data: st.DataObject
 ) -> None:

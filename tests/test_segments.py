@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from segments import HARD_LIMIT, cut
@@ -34,7 +34,6 @@ def ends(segments: list[str]) -> list[int]:
     return list(accumulate(map(len, segments)))
 
 
-@settings(max_examples=60)
 @given(TEXTS, st.sampled_from([1, 2, 7, 40, 150, HARD_LIMIT]))
 def test_segments_joined_are_the_text_and_no_character_is_broken(text: str, size: int) -> None:
     segments = cut(text, size)
@@ -44,7 +43,6 @@ def test_segments_joined_are_the_text_and_no_character_is_broken(text: str, size
     assert whole.issuperset(ends(segments))
 
 
-@settings(max_examples=30)
 @given(
     TEXTS, st.lists(st.sampled_from(["\n# ", "\n~~~", "\n\n", "\n- ", "。", "👍", "中", ", ", ""]))
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import auth
-from config import SETTINGS, Config, Setting
+from config import SETTINGS, Config
 from embedder import cache_folder
 
 if sys.version_info >= (3, 11):
@@ -62,12 +62,10 @@ def test_with_every_line_in_force_each_setting_still_has_its_default(home: Path)
         assert getattr(loaded, name) == places.get(name, getattr(default, name)), name
 
 
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.key)
-def test_above_each_setting_stand_its_meaning_and_its_variables(setting: Setting) -> None:
-    key = setting.key.rpartition(".")[2]
-    section = setting.key.rpartition(".")[0] or "main"
-    lines = EXAMPLE.partition(f"[{section}]\n")[2].splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith(f"#{key} = "))
-    names = " or ".join(setting.variables)
-    assert lines[at - 1] == f"# {names}"
-    assert re.fullmatch(r"# .{10,}\.", lines[at - 2])
+def test_above_each_setting_stand_its_meaning_and_its_variables() -> None:
+    for setting in SETTINGS.values():
+        section, _, key = setting.key.rpartition(".")
+        lines = EXAMPLE.partition(f"[{section or 'main'}]\n")[2].splitlines()
+        at = next(i for i, line in enumerate(lines) if line.startswith(f"#{key} = "))
+        assert lines[at - 1] == f"# {' or '.join(setting.variables)}"
+        assert re.fullmatch(r"# .{10,}\.", lines[at - 2]), setting.key

@@ -1,6 +1,5 @@
 """The file: made once however many open it, refused by name when it is not ours."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -262,7 +261,7 @@ def _make_ids(now: str) -> list[str]:
 
 
 def test_ids_of_many_processes_differ_even_in_the_same_millisecond() -> None:
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
+    with processes().Pool(4) as pool:
         made = pool.map(_make_ids, [timestamps.now()] * 4)
     assert len({each for ids in made for each in ids}) == 10_000
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import timestamps
@@ -178,7 +178,6 @@ moments = st.datetimes(
 )
 
 
-@settings(deadline=None)
 @given(moments, moments)
 def test_stamps_sort_as_text_in_the_order_of_their_moments(one: datetime, two: datetime) -> None:
     earlier, later = sorted([one, two])
@@ -187,7 +186,6 @@ def test_stamps_sort_as_text_in_the_order_of_their_moments(one: datetime, two: d
         assert stamp(earlier) < stamp(later)
 
 
-@settings(deadline=None)
 @given(moments, zones)
 def test_a_stamp_is_understood_as_it_was_meant(moment: datetime, home: tzinfo) -> None:
     text = stamp(moment)
@@ -197,7 +195,6 @@ def test_a_stamp_is_understood_as_it_was_meant(moment: datetime, home: tzinfo) -
     assert timedelta(0) <= lost < timedelta(milliseconds=1)
 
 
-@settings(deadline=None)
 @given(st.dates(), st.sampled_from(["utc", BERLIN, "America/Sao_Paulo", "Asia/Shanghai"]))
 def test_a_day_ends_one_tick_before_the_next_begins(day: object, name: str) -> None:
     try:

@@ -7,6 +7,7 @@ change here as well.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ class Takes:
     default: Any = REQUIRED
 
 
+@cache
 def deep(levels: int) -> Any:
     value: Any = {}
     for _ in range(levels):

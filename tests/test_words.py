@@ -5,7 +5,7 @@ from itertools import combinations, groupby
 from operator import itemgetter
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import words
@@ -87,7 +87,6 @@ def test_different_words_stay_different(one: str, other: str) -> None:
     assert fold(one) != fold(other)
 
 
-@settings(deadline=None)
 @given(anything)
 @example("\u0345\u1fb3")
 @example("ΐ\u0390")
@@ -95,7 +94,6 @@ def test_folding_twice_changes_nothing(text: str) -> None:
     assert fold(fold(text)) == fold(text)
 
 
-@settings(deadline=None)
 @given(anything)
 def test_how_a_text_is_composed_makes_no_difference(text: str) -> None:
     assert fold(unicodedata.normalize("NFD", text)) == fold(unicodedata.normalize("NFC", text))
@@ -149,13 +147,11 @@ def test_vowel_signs_do_not_break_a_word_into_letters(word: str) -> None:
     assert not starts_word(word, word[2:])
 
 
-@settings(deadline=None)
 @given(anything, CJK)
 def test_every_cjk_character_can_be_found(text: str, character: str) -> None:
     assert fold(character) in index_terms(text + character)
 
 
-@settings(deadline=None)
 @given(anything)
 def test_terms_are_of_folded_text_and_hold_no_space_or_sign(text: str) -> None:
     terms = index_terms(text)
@@ -167,7 +163,6 @@ def test_terms_are_of_folded_text_and_hold_no_space_or_sign(text: str) -> None:
         assert not set(term) & set("\"'*^:()%_")
 
 
-@settings(deadline=None)
 @given(anything)
 def test_a_query_asks_for_nothing_that_the_text_itself_lacks(text: str) -> None:
     asked = query_terms(text)
@@ -221,7 +216,6 @@ def test_tokens_are_counted_by_script(text: str, count: int) -> None:
     assert tokens(text) == count
 
 
-@settings(deadline=None)
 @given(anything, anything)
 def test_tokens_of_two_texts_are_at_most_one_fewer_together(one: str, two: str) -> None:
     assert tokens(one) + tokens(two) - 1 <= tokens(one + two) <= tokens(one) + tokens(two)
@@ -308,7 +302,6 @@ WORD = st.text(
 NAME = st.lists(WORD, min_size=1, max_size=6).map(" ".join)
 
 
-@settings(deadline=None)
 @given(anything, NAME, anything)
 @example("", "Project 202401", "")
 @example("", "600089 Fund", "")
@@ -337,7 +330,6 @@ def test_only_names_of_a_bounded_length_are_read_out_of_a_text() -> None:
     assert whole + "xy" not in name_keys(whole + "xy")
 
 
-@settings(deadline=None)
 @given(st.text(CJK, min_size=2, max_size=12), st.text(CJK, max_size=20), st.text(CJK, max_size=20))
 def test_a_chinese_name_is_read_out_of_a_sentence(name: str, before: str, after: str) -> None:
     text = before + name + after
@@ -358,7 +350,6 @@ def plain_stretches(text: str) -> set[str]:
     return found
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["qls", "the", "b2", "x", "北", "门口", "的", "我们的"])))
 @example(["x"] * 14)
 @example(["的" * 14, "qls"])
@@ -481,14 +472,12 @@ def test_no_text_is_too_strange(text: str) -> None:
     assert "qls" in index_terms(f"{text} QLS {text}")
 
 
-@settings(deadline=None)
 @given(anything)
 def test_what_a_text_is_read_to_name_it_has(text: str) -> None:
     for key in name_keys(text):
         assert has_name(text, key)
 
 
-@settings(deadline=None)
 @given(anything)
 def test_every_term_of_a_name_in_a_text_is_a_term_of_the_text(text: str) -> None:
     terms = set(index_terms(text))
