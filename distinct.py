@@ -7,9 +7,11 @@ that say nearly the same do no harm, but one taken for another's double is lost.
 
 import re
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import timezone
 from decimal import Decimal
+from functools import cached_property
 from itertools import zip_longest
 
 import dates
@@ -24,9 +26,13 @@ def differs(one: str, other: str) -> str | None:
     >>> differs("She does eat meat", "She doesn't eat meat"), differs("买入茅台", "卖出茅台")
     ('negation', 'negation')
     """
-    first, second = _read(one), _read(other)
-    _settle_bare_codes(first, second)
-    if _codes_differ(first, second) or _capitals_differ(one, other):
+    return difference(read(one), read(other))
+
+
+def difference(first: "Facts", second: "Facts") -> str | None:
+    """The same, of texts that were read: of many texts each is read once."""
+    first, second = _settled(first, second)
+    if _codes_differ(first, second) or _capitals_differ(first, second):
         return "code"
     if first.dates != second.dates:
         return "date"
@@ -37,10 +43,11 @@ def differs(one: str, other: str) -> str | None:
     return "negation" if _senses_differ(first, second) else None
 
 
-@dataclass(slots=True)
-class _Facts:
+@dataclass
+class Facts:
     """What a text states, in one form for every way to say it."""
 
+    given: str
     codes: set[str] = field(default_factory=set)
     listed: set[str] = field(default_factory=set)  # stock codes with their exchange
     dates: set[str] = field(default_factory=set)
@@ -50,10 +57,46 @@ class _Facts:
     negated: list[str] = field(default_factory=list)  # what follows each negation
     text: str = ""
 
+    @cached_property
+    def capitals(self) -> set[str]:
+        return {word.lower() for word in _CAPITALS.findall(self.given)}
 
-def _read(text: str) -> _Facts:
+    @cached_property
+    def terms(self) -> set[str]:
+        return set(words.folded_terms(words.fold(self.given)))
+
+    @cached_property
+    def ranges(self) -> set[tuple[str, ...]]:
+        """From what to what something goes."""
+        return {
+            tuple(
+                (part or "").rstrip(".,;!?")
+                for part in (found["a"] or found["c"], found["b"] or found["d"])
+            )
+            for found in _FROM_TO.finditer(self.text)
+        }
+
+    @cached_property
+    def content(self) -> set[str]:
+        return set(_content(self.text))
+
+    @cached_property
+    def denied(self) -> str:
+        return " ".join(map(_window, self.negated))
+
+    @cached_property
+    def subjects(self) -> set[str]:
+        return set(map(_subject, self.negated)) - {""}
+
+    @cached_property
+    def sides(self) -> list[list[bool]]:
+        """Which sides of each row of opposites a text has."""
+        return [[bool(side.search(self.text)) for side in row] for row in _OPPOSITES]
+
+
+def read(text: str) -> Facts:
     """What a text states; whatever one reader has taken is gone for those after it."""
-    facts = _Facts()
+    facts = Facts(text)
     rest = " ".join(words.fold(text.replace("’", "'")).translate(_SIMPLIFIED).split())
     facts.text = rest
     for reader in (_take_codes, _take_times, _take_weekdays, _take_dates, _take_numbers):
@@ -94,7 +137,7 @@ _COUNTED = re.compile(
 """Numbers with a unit, which are no codes."""
 
 
-def _take_codes(text: str, facts: _Facts) -> str:
+def _take_codes(text: str, facts: Facts) -> str:
     def listed(found: re.Match[str]) -> str:
         facts.listed.update(words.codes(found[0]))
         return " "
@@ -124,17 +167,28 @@ def _take_codes(text: str, facts: _Facts) -> str:
     return "".join(pieces)
 
 
-def _settle_bare_codes(first: _Facts, second: _Facts) -> None:
-    """A number that is a stock code in either text is one in both."""
+def _settled(first: Facts, second: Facts) -> tuple[Facts, Facts]:
+    """The same facts, where a number that is a stock code in either text is one in both."""
     known = {code.partition(".")[0] for code in first.listed | second.listed}
-    for facts in (first, second):
-        for digits in known:
-            if facts.numbers.get(Decimal(digits)) == set() and digits in facts.text:
-                del facts.numbers[Decimal(digits)]
-                facts.listed.add(digits)
+    return (_with_codes(first, known), _with_codes(second, known)) if known else (first, second)
 
 
-def _codes_differ(first: _Facts, second: _Facts) -> bool:
+def _with_codes(facts: Facts, known: Iterable[str]) -> Facts:
+    bare = {
+        digits
+        for digits in known
+        if facts.numbers.get(Decimal(digits)) == set() and digits in facts.text
+    }
+    if not bare:
+        return facts
+    settled = copy(facts)
+    settled.listed = facts.listed | bare
+    codes = set(map(Decimal, bare))
+    settled.numbers = {each: units for each, units in facts.numbers.items() if each not in codes}
+    return settled
+
+
+def _codes_differ(first: Facts, second: Facts) -> bool:
     if first.codes != second.codes:
         return True
     one, other = (
@@ -152,14 +206,9 @@ _CAPITALS = re.compile(
 )
 
 
-def _capitals_differ(one: str, other: str) -> bool:
+def _capitals_differ(first: Facts, second: Facts) -> bool:
     """Whether each text has words in capitals (AAPL, plan B) that the other has in no way."""
-
-    def missing(text: str, elsewhere: str) -> bool:
-        said = {word.lower() for word in _CAPITALS.findall(text)}
-        return bool(said) and not said.issubset(words.folded_terms(words.fold(elsewhere)))
-
-    return missing(one, other) and missing(other, one)
+    return bool(first.capitals - second.terms) and bool(second.capitals - first.terms)
 
 
 # --- Times, weekdays and dates -----------------------------------------------------------
@@ -186,7 +235,7 @@ _PERIODS = {
 }
 
 
-def _take_times(text: str, facts: _Facts) -> str:
+def _take_times(text: str, facts: Facts) -> str:
     def time(found: re.Match[str]) -> str:
         said = {name: part for name, part in found.groupdict().items() if part}
         if "noon" in said or "midnight" in said:
@@ -222,7 +271,7 @@ _WEEKDAY = re.compile(
 _STEPS = {"上上": "-2", "上": "-1", "last": "-1", "下": "+1", "next": "+1", "下下": "+2"}
 
 
-def _take_weekdays(text: str, facts: _Facts) -> str:
+def _take_weekdays(text: str, facts: Facts) -> str:
     def weekday(found: re.Match[str]) -> str:
         day = "weekend" if found["end"] else _HAN_DAYS.get(found["han"] or "") or found["day"][:3]
         facts.weekdays.add(day)
@@ -237,7 +286,7 @@ _NOW, _SOME_YEAR = "2300-06-14T12:00:00.000Z", 2400
 """Far from every year that is said, so that `tomorrow` and `July 1` equal only themselves."""
 
 
-def _take_dates(text: str, facts: _Facts) -> str:
+def _take_dates(text: str, facts: Facts) -> str:
     text = " ".join(text.split())
     spans = dates.named(text, _NOW, timezone.utc, lambda: (_SOME_YEAR, _SOME_YEAR))
     for span in sorted(spans, key=lambda span: -len(span.words)):
@@ -323,7 +372,7 @@ _LONGEST = 20  # numerals or words in a row; more are no number
 _HAN_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8}
 
 
-def _count(facts: _Facts, value: Decimal, unit: str = "") -> None:
+def _count(facts: Facts, value: Decimal, unit: str = "") -> None:
     units = facts.numbers.setdefault(value, set())
     if unit:
         units.add(unit)
@@ -333,7 +382,7 @@ def _unit(found: re.Match[str]) -> str:
     return next((name for at, name in enumerate(_UNIT_NAMES) if found[f"u{at}"]), "")
 
 
-def _take_numbers(text: str, facts: _Facts) -> str:
+def _take_numbers(text: str, facts: Facts) -> str:
     facts.one = re.search(r"\b(?:an?|one|first|once)\b|一", text) is not None
     if re.search(r"\bhalf\b", text):
         _count(facts, Decimal("0.5"))
@@ -342,7 +391,7 @@ def _take_numbers(text: str, facts: _Facts) -> str:
     return _WORDS.sub(lambda found: _take_words(found, facts), text)
 
 
-def _take_han(found: re.Match[str], facts: _Facts) -> str:
+def _take_han(found: re.Match[str], facts: Facts) -> str:
     if len(found[0]) > _LONGEST:
         facts.codes.add(found[0])
     elif part := found["part"]:
@@ -359,7 +408,7 @@ def _take_han(found: re.Match[str], facts: _Facts) -> str:
     return " "
 
 
-def _take_digits(found: re.Match[str], facts: _Facts) -> str:
+def _take_digits(found: re.Match[str], facts: Facts) -> str:
     digits, scale = found["digits"].replace(",", ""), _SCALES.get(found["scale"] or "", 0)
     # Read from text as a whole: arithmetic would round what is longer than 28 digits.
     value = Decimal(f"{found['sign'] or ''}{digits}e{scale}")
@@ -368,7 +417,7 @@ def _take_digits(found: re.Match[str], facts: _Facts) -> str:
     return " "
 
 
-def _take_words(found: re.Match[str], facts: _Facts) -> str:
+def _take_words(found: re.Match[str], facts: Facts) -> str:
     said = [word for word in re.findall("[a-z]+", found["said"]) if word != "and"]
     if len(said) > _LONGEST:
         facts.codes.add(found[0])
@@ -423,7 +472,7 @@ def _english_value(said: Iterable[str]) -> int:
     return total + section
 
 
-def _numbers_differ(first: _Facts, second: _Facts) -> bool:
+def _numbers_differ(first: Facts, second: Facts) -> bool:
     one = Decimal(1)
     for facts, others in ((first, second), (second, first)):
         alone = facts.numbers.keys() - others.numbers.keys()
@@ -442,19 +491,10 @@ _FROM_TO = re.compile(
 )
 
 
-def _turned_round(first: _Facts, second: _Facts) -> bool:
+def _turned_round(first: Facts, second: Facts) -> bool:
     """Whether one text says from 3 to 5 and the other from 5 to 3."""
-    one, other = (
-        {
-            tuple(
-                (part or "").rstrip(".,;!?")
-                for part in (found["a"] or found["c"], found["b"] or found["d"])
-            )
-            for found in _FROM_TO.finditer(facts.text)
-        }
-        for facts in (first, second)
-    )
-    return any(pair[::-1] in other and pair not in other for pair in one)
+    other = second.ranges
+    return any(pair[::-1] in other and pair not in other for pair in first.ranges)
 
 
 # --- Negations and opposites -------------------------------------------------------------
@@ -553,27 +593,24 @@ _OPPOSITES = tuple(
 """Sides that exclude one another, in both languages; each row stands for itself."""
 
 
-def _senses_differ(first: _Facts, second: _Facts) -> bool:
+def _senses_differ(first: Facts, second: Facts) -> bool:
     """Whether one denies what the other says, or says its opposite."""
     if bool(first.negated) != bool(second.negated):
         return True
     if _denies_another(first, second) or _denies_another(second, first):
         return True
-    for row in _OPPOSITES:
-        one, other = ([bool(side.search(facts.text)) for side in row] for facts in (first, second))
+    for one, other in zip(first.sides, second.sides, strict=True):
         if any(one) and any(other) and not any(a and b for a, b in zip_longest(one, other)):
             return True
     return False
 
 
-def _denies_another(facts: _Facts, others: _Facts) -> bool:
+def _denies_another(facts: Facts, others: Facts) -> bool:
     """Whether one text denies a thing that the other names and does not deny."""
-    denied = " ".join(map(_window, others.negated))
-    left_open = set(_content(others.text)) - set(denied.split())
-    subjects = set(map(_subject, facts.negated)) - {""}
+    denied = set(others.denied.split())
     return any(
-        subject in left_open
+        subject in others.content and subject not in denied
         if subject.isascii()
-        else subject in others.text and subject not in denied
-        for subject in subjects
+        else subject in others.text and subject not in others.denied
+        for subject in facts.subjects
     )

@@ -282,6 +282,7 @@ SAME_CHUNK = """
     WHERE content_hash = :hash AND valid_until IS NULL AND content = :content
     AND source = :source AND session_id = :session_id
     AND (:timestamp IS NULL OR timestamp = :timestamp)
+    AND NOT EXISTS (SELECT 1 FROM timeline t WHERE t.chunk_seq = chunks.seq)
     ORDER BY seq LIMIT 1
 """
 
@@ -3612,8 +3613,8 @@ CHANGED_CLOSED = """
 """
 
 ROUND_AGAIN = "the same round again"
-NEXT_ROUND = """
-    SELECT 1 + coalesce(max(CAST(t.round_id AS INTEGER)), 0) FROM chunks c
+LAST_ROUND = """
+    SELECT coalesce(max(CAST(t.round_id AS INTEGER)), 0) FROM chunks c
     JOIN turns t ON t.chunk_seq = c.seq WHERE c.session_id = ? AND c.valid_until IS NULL
 """
 PUT_TURN = "INSERT OR REPLACE INTO turns VALUES (?, ?, ?)"
@@ -3893,7 +3894,7 @@ def put_turn(
     with store._writing(client, undoable=round_id is not None) as writer:
         db = writer._db
         if round_id is None:
-            round_id = str(_one(db, NEXT_ROUND, (chunk.session_id,)))
+            round_id = _next_round(db, chunk.session_id)
         place = (chunk.session_id, round_id)
         old = next((TurnRow(*row) for row in _all(db, TURN_OF, place)), None)
         if old and chunk.timestamp in (None, old.timestamp):
@@ -3907,6 +3908,14 @@ def put_turn(
             writer._complete_chunk(chunk, indexed, (seq, chunk_id, waits, True))
         db.execute(PUT_TURN, (seq, round_id, asked))
         return round_id
+
+
+def _next_round(db: apsw.Connection, session_id: str) -> str:
+    """The number after the highest of a session, of which SQLite knows up to 63 bits."""
+    number = int(_one(db, LAST_ROUND, (session_id,))) + 1
+    while _all(db, TURN_OF, (session_id, str(number))):
+        number += 1
+    return str(number)
 
 
 def close_turns(store: SqliteStore, rounds: Iterable[tuple[str, str]], client: str) -> int:
@@ -4008,7 +4017,11 @@ LASTING = f"""
     SELECT c.seq, c.id, c.content, c.created_at FROM {_LIVE_ENTRY}
     WHERE t.expires_at IS NULL ORDER BY c.created_at, c.seq
 """
-OVERDUE = f"SELECT c.id FROM {_LIVE_ENTRY} WHERE t.expires_at <= ? ORDER BY c.seq"
+OVERDUE = f"SELECT c.seq, c.id FROM {_LIVE_ENTRY} WHERE t.expires_at <= ? ORDER BY c.seq"
+LAST = """
+    UPDATE timeline SET expires_at = NULL WHERE chunk_seq = :seq AND expires_at <= :now
+    AND EXISTS (SELECT 1 FROM chunks WHERE seq = :seq AND valid_until IS NULL)
+"""
 EXPIRE = """
     UPDATE timeline SET expires_at = :at WHERE chunk_seq = :seq AND expires_at IS NULL
     AND EXISTS (SELECT 1 FROM chunks WHERE seq = :seq AND valid_until IS NULL)
@@ -4171,14 +4184,15 @@ def expire_entry(
 
 def close_overdue(store: SqliteStore, client: str) -> int:
     """Close every entry whose time is over; how many. Each may be undone, and then lasts."""
+    closed = 0
     with store.view() as view:
-        ids = [row[0] for row in _all(view._db, OVERDUE, (timestamps.now(),))]
-    for chunk_id in ids:
+        overdue = _all(view._db, OVERDUE, (timestamps.now(),))
+    for seq, chunk_id in overdue:
         with store._writing(client, undoable=True) as writer:
-            seq = _version(writer._db, chunk_id)["seq"]
-            writer._db.execute("UPDATE timeline SET expires_at = NULL WHERE chunk_seq = ?", (seq,))
-            writer.forget_chunk(chunk_id, EXPIRED, cascade=True)
-    return len(ids)
+            writer._db.execute(LAST, {"seq": seq, "now": writer.now})
+            if writer._db.changes():  # else somebody else did something with it meanwhile
+                closed += writer.forget_chunk(chunk_id, EXPIRED, cascade=True)[0]
+    return closed
 
 
 def put_groups(store: SqliteStore, groups: Mapping[str, Iterable[int]], told: str) -> None:
@@ -4303,8 +4317,9 @@ def entry_counts(view: View) -> dict[str, Any]:
 
 
 def config_table(view: View) -> dict[str, str]:
-    """What stands in the table of settings."""
-    return dict(_all(view._db, "SELECT key, value FROM config"))
+    """What stands in the table of settings, where anybody may have put anything."""
+    rows = _all(view._db, "SELECT CAST(key AS BLOB), CAST(value AS BLOB) FROM config")
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, value in rows}
 
 
 # --- Checking --------------------------------------------------------------------------
@@ -4583,11 +4598,20 @@ HANGING = {
 }
 
 # What was made since and says what would be said again: the same text, entity or relation.
+# Entries of the timeline with the same summary may be two: see SAME_ENTRIES.
+_AS_ENTRY = """
+    (
+        SELECT json_array(t.category, t.expires_at IS NULL, (
+            SELECT json_group_array(tag) FROM tags WHERE chunk_seq = t.chunk_seq
+        )) FROM timeline t WHERE t.chunk_seq = {0}.seq
+    )
+"""
 SAID_AGAIN = {
-    "chunks": """
+    "chunks": f"""
         SELECT 'chunk', n.id FROM chunks c JOIN chunks n ON n.content_hash = c.content_hash
         AND n.valid_until IS NULL AND n.content = c.content AND n.source = c.source
         AND n.session_id = c.session_id WHERE c.seq = :key AND n.seq > :chunk
+        AND {_AS_ENTRY.format("n")} IS {_AS_ENTRY.format("c")}
         UNION
         SELECT 'chunk', n.id FROM turns t JOIN chunks c ON c.seq = t.chunk_seq
         JOIN chunks n ON n.session_id = c.session_id AND n.valid_until IS NULL AND n.seq <> c.seq

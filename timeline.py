@@ -30,7 +30,7 @@ from segments import cut
 from store import EntryMatrix, EntryRow, NewEntry, SqliteStore, View
 from timeline_arguments import contract
 from timeline_groups import Grouping
-from timeline_keeper import TimelineKeeper, mark_duplicates
+from timeline_keeper import Doubles, TimelineKeeper
 from timeline_scale import EntryScale, measured, merged
 from timeline_settings import Settings, in_force
 
@@ -71,8 +71,10 @@ class Timeline:
         self._matrices = Matrices()
         self._grouping = Grouping(parts.store)
         self._keeper: TimelineKeeper | None = None
+        self._doubles = Doubles()
         self._scale_lock = threading.Lock()
         self._measured: EntryScale | None = None
+        self._failed: set[tuple[str, int]] = set()  # by model and seq: what it failed over
 
     def keep(self) -> None:
         """Begin to keep the entries in the background: vectors, groups, what expires."""
@@ -189,7 +191,9 @@ class Timeline:
         with self._store.view() as view:
             seqs = [row.seq for row in view.chunks(ids, Scope())] if ids else []
             rows = store.entries_at(view, seqs)
-        results = [_shown(row) | {"score": None, "cosine": None} for row in rows]
+        now = timestamps.now()
+        there = [row for row in rows if row.expires_at is None or row.expires_at > now]
+        results = [_shown(row) | {"score": None, "cosine": None} for row in there]
         found = [] if results else [message("notice.nothing")]
         return {"results": results, "notice": " ".join([*found, self._parts.why_off()])}
 
@@ -292,7 +296,7 @@ class Timeline:
     def mark_duplicates(self) -> int:
         """Let the newer of two entries that say nearly the same expire; how many were marked."""
         model, (settings, _) = self._parts.model(0), self.settings()
-        return mark_duplicates(self._store, model, settings) if model else 0
+        return self._doubles.mark(self._store, model, settings) if model else 0
 
     def _counted(self) -> dict[str, Any]:
         with self._store.view() as view:
@@ -301,15 +305,22 @@ class Timeline:
     # -- vectors --
 
     def merge(self, limit: int) -> int:
-        """Give some waiting entries their merged vector, if there is a model; how many got it."""
+        """Give some waiting entries their merged vector, if there is a model; how many it tried.
+
+        One that the model fails over is tried once: it keeps no other waiting.
+        """
         model = self._parts.model(0)
         if model is None or self._store.read_only:
             return 0
+        mark, failed = model.known.mark, len(self._failed)
         with self._store.view() as view:
-            waiting = store.unmerged(view, model.known.mark, limit)
-        made = [(seq, _embedded(model, [text, *tags])) for seq, text, tags in waiting]
+            waiting = store.unmerged(view, mark, limit + failed)
+        due = [row for row in waiting if (mark, row[0]) not in self._failed][:limit]
+        made = [(seq, _embedded(model, [text, *tags])) for seq, text, tags in due]
+        self._failed.update((mark, seq) for seq, vectors in made if vectors is None)
         rows = [(seq, merged(vectors)) for seq, vectors in made if vectors is not None]
-        return store.put_merged(self._store, rows, model.known.mark) if rows else 0
+        stored = store.put_merged(self._store, rows, mark) if rows else 0
+        return stored + len(due) - len(rows)
 
     def _vectors(
         self, summary: str, tags: Sequence[str]

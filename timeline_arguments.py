@@ -21,7 +21,7 @@ from validation import (
     Table,
     Text,
 )
-from words import fold
+from words import name_key
 
 CATEGORIES = ("conversation", "knowledge", "document", "preference", "other")
 TAGS = 5
@@ -55,8 +55,10 @@ class Tags:
 
     def read(self, name: str, value: Any) -> list[str]:
         tags: list[str] = Items(Name(200)).read(name, value)
-        if len(tags) != TAGS or len(set(map(fold, tags))) != TAGS:
-            raise InvalidInput("timeline.tags", name=name, wanted=TAGS, size=len(tags))
+        different = len(set(map(name_key, tags)))
+        if len(tags) != TAGS or different != TAGS:
+            size = different if len(tags) == TAGS else len(tags)
+            raise InvalidInput("timeline.tags", name=name, wanted=TAGS, size=size)
         return tags
 
 

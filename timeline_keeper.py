@@ -6,7 +6,8 @@ Of several processes on one file only one does it at a time.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
@@ -14,9 +15,8 @@ from filelock import FileLock, Timeout
 import store
 import timestamps
 from calibration import scripts
-from distinct import differs
+from distinct import difference, read
 from embedder import OfFile
-from errors import MneloError
 from file_check import beside
 from groups import edges
 from mnelo_locale import message
@@ -34,6 +34,7 @@ LATEST_SECONDS = 30.0
 LEAVE_SECONDS = 2.0
 """How long the end of the server waits for the step at hand."""
 MERGED_AT_ONCE = 8  # entries, whose texts keep the model for a moment
+MOST_FACTS = 10_000  # texts of which it is kept what they state, while doubles are looked for
 
 
 class Steps(Protocol):
@@ -58,7 +59,7 @@ class TimelineKeeper:
         self._stop = threading.Event()
         self._done: dict[str, str] = {}
         self._failed: dict[str, str] = {}
-        self._next_sweep = 0.0
+        self._swept_at = float("-inf")
         self._told: list[str] = []
         self._grouped = _Grouped()
         self._thread = threading.Thread(target=self._run, name="mnelo-timeline", daemon=True)
@@ -80,7 +81,7 @@ class TimelineKeeper:
     def _run(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
             if self._has_the_job():
-                self._tick(time.monotonic())
+                self._do("look", self._look)
 
     def _has_the_job(self) -> bool:
         """Whether no other process keeps these entries; who ends, or is killed, leaves it free."""
@@ -91,22 +92,20 @@ class TimelineKeeper:
                 return False
         return True
 
-    def _tick(self, now: float) -> None:
-        try:
-            settings = self._read_settings()
-            entries = self._entries()
-        except MneloError as error:
-            log.warning("%s", error)
-            return
+    def _look(self) -> bool:
+        """Do what is due; False, since each step is told of by itself."""
+        now, settings = time.monotonic(), self._read_settings()
+        entries = self._entries(settings)
         if self._grouped.differs(entries):
             self._do("vectors", self._merge_all)
-        if now >= self._next_sweep:
-            self._next_sweep = now + settings.daemon_interval
+        if now >= self._swept_at + settings.daemon_interval:
+            self._swept_at = now
             self._do("sweep", lambda: store.close_overdue(self._store, CLIENT))
             if settings.dedup_enable:
                 self._do("dedup", self._steps.mark_duplicates)
         if self._grouped.is_due(now, entries):
             self._do("groups", lambda: self._group(entries))
+        return False
 
     def _read_settings(self) -> Settings:
         """The settings in force; what is wrong in the table is logged once."""
@@ -116,10 +115,11 @@ class TimelineKeeper:
         self._told = wrong
         return settings
 
-    def _entries(self) -> object:
-        """What differs whenever there are other entries, or other vectors of them."""
+    def _entries(self, settings: Settings) -> object:
+        """What differs whenever other groups may be found: of other entries or vectors, or so."""
+        how = settings.group_k, settings.group_threshold
         with self._store.view() as view:
-            return view.model_mark(), store.entries_now(view)
+            return view.model_mark(), store.entries_now(view), how
 
     def _merge_all(self) -> None:
         while not self._stop.is_set() and self._steps.merge(MERGED_AT_ONCE):
@@ -141,8 +141,10 @@ class TimelineKeeper:
         except Exception as error:  # a model's library may raise anything; upkeep goes on
             if self._stop.is_set():  # the file was closed meanwhile
                 return
-            self._failed[name] = str(error) or type(error).__name__
-            log.warning("%s: %s", name, self._failed[name])
+            said = str(error) or type(error).__name__
+            if said != self._failed.get(name):  # it may be tried twice a second
+                log.warning("%s: %s", name, said)
+            self._failed[name] = said
 
 
 class _Grouped:
@@ -172,21 +174,47 @@ class _Grouped:
 # --- What says the same twice ----------------------------------------------------------
 
 
-def mark_duplicates(of: SqliteStore, model: OfFile, settings: Settings) -> int:
-    """Let entries expire whose summary says nearly what an older one says; how many.
+class Doubles:
+    """Entries whose summary says nearly what an older one says.
 
-    What differs in a number, date, weekday, code or negation is never taken for the same.
+    What differs in a number, date, weekday, code or negation is never taken for the same. What
+    was compared once is not compared again, since the text of a version never changes.
     """
-    with of.view() as view:
-        if view.model_mark() != model.known.mark:
+
+    def __init__(self) -> None:
+        self._how: object = None
+        self._compared: set[int] = set()
+
+    def mark(self, of: SqliteStore, model: OfFile, settings: Settings) -> int:
+        """Let the newer of each two expire; how many."""
+        with of.view() as view:
+            if view.model_mark() != model.known.mark:
+                return 0
+            rows, vectors = store.lasting(view)
+        how = model.known.mark, settings.dedup_threshold
+        compared = self._compared if how == self._how else set()
+        known = [row[0] in compared for row in rows]
+        if all(known):
             return 0
-        rows, vectors = store.lasting(view)
-    kinds = scripts([summary for _, _, summary in rows])
-    near = edges(vectors, kinds, model.zeros, settings.dedup_threshold)
+        kinds = scripts([summary for _, _, summary in rows])
+        near = edges(vectors, kinds, model.zeros, settings.dedup_threshold)
+        pairs = (each for each in _pairs(near) if not (known[each[0]] and known[each[1]]))
+        marked = _let_expire(of, rows, pairs, timestamps.in_days(settings.default_ttl_days))
+        self._how, self._compared = how, {row[0] for row in rows}
+        return marked
+
+
+def _let_expire(
+    of: SqliteStore,
+    rows: Sequence[tuple[int, str, str]],
+    pairs: Iterable[tuple[int, int]],
+    until: str,
+) -> int:
+    """Let the second of each pair end then, unless one of the two does or they differ."""
+    facts = lru_cache(MOST_FACTS)(lambda place: read(rows[place][2]))
     gone: set[int] = set()
-    until = timestamps.in_days(settings.default_ttl_days)
-    for older, newer in _pairs(near):
-        if older in gone or newer in gone or differs(rows[older][2], rows[newer][2]):
+    for older, newer in pairs:
+        if older in gone or newer in gone or difference(facts(older), facts(newer)):
             continue
         reason = message("timeline.doubles", older=rows[older][1])
         if store.expire_entry(of, rows[newer][:2], until, reason, CLIENT):

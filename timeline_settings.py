@@ -12,6 +12,7 @@ from errors import ConfigError
 from mnelo_locale import message
 
 TABLE = "table config"
+MOST_OF_KEYS = 200  # characters of unknown keys that are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +35,25 @@ NAMES = tuple(each.name for each in fields(Settings))
 
 
 def in_force(config: Config, table: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """The settings, and a sentence for each key or value of the table that is wrong."""
+    """The settings, and a sentence for each wrong value of the table and one for its other keys."""
     values = {name: getattr(config, _of_config(name)) for name in NAMES}
     wrong = []
+    if unknown := _printable(", ".join(sorted(table.keys() - set(NAMES)))):
+        known = ", ".join(NAMES)
+        wrong.append(message("input.unknown", name=TABLE, unknown=unknown, allowed=known))
     for key, value in sorted(table.items()):
-        if key not in NAMES:
-            known = ", ".join(NAMES)
-            wrong.append(message("input.unknown", name=TABLE, unknown=key, allowed=known))
-        elif _of_config(key) not in config.given:
+        if key in NAMES and _of_config(key) not in config.given:
             setting = SETTINGS[_of_config(key)]
             try:
                 values[key] = checked(setting, value, f"{key} ({TABLE})")
             except ConfigError as error:
                 wrong.append(str(error))
     return Settings(**values), wrong
+
+
+def _printable(keys: str) -> str:
+    """So much of some keys as fits into a line."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in keys[:MOST_OF_KEYS])
 
 
 def _of_config(name: str) -> str:

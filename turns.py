@@ -113,23 +113,33 @@ class TurnMemory:
         """
         import store
         from rows import NewChunk
+
+        number = "" if round_id is None else _id("round_id", round_id)
+        turn = self.checked(Turn(session_id, number, user_text, assistant_text, timestamp))
+        asked, answered = turn.user_text, turn.assistant_text
+        content = f"{asked}\n{answered}" if answered else asked
+        when = turn.timestamp or None
+        chunk = NewChunk(content, SOURCE, turn.session_id, importance=0.5, timestamp=when)
+        return store.put_turn(self._store, chunk, number or None, len(asked), CLIENT)
+
+    def checked(self, turn: Turn) -> Turn:
+        """A round as it would be stored, with its time as that is written; where it has none, none.
+
+        InvalidInput where it would be refused.
+        """
         from timestamps import zone
         from validation import Moment
 
-        session = _id("session_id", session_id)
-        texts = {"user_text": user_text, "assistant_text": assistant_text}
+        texts = {"user_text": turn.user_text, "assistant_text": turn.assistant_text}
+        session = _id("session_id", turn.session_id)
         for name, text in texts.items():
             _check_text(name, text, self._config.limits_content_bytes)
         safe = self._guard.check(texts).arguments
-        asked, answered = safe["user_text"], safe["assistant_text"]
-        if not (asked + answered).strip():
+        if not "".join(safe.values()).strip():
             raise InvalidInput("input.blank", name="user_text")
-        number = None if round_id is None else _id("round_id", round_id)
-        content = f"{asked}\n{answered}" if answered else asked
         moment = Moment(zone(self._config.timezone))
-        when = moment.read("timestamp", timestamp) if timestamp else None
-        chunk = NewChunk(content, SOURCE, session, importance=0.5, timestamp=when)
-        return store.put_turn(self._store, chunk, number, len(asked), CLIENT)
+        when = moment.read("timestamp", turn.timestamp) if turn.timestamp else ""
+        return replace(turn, session_id=session, timestamp=when, **safe)
 
     def delete(self, session_id: str) -> int:
         """Forget all rounds of a session; how many. Their rows are closed, the history stays."""
@@ -140,7 +150,8 @@ class TurnMemory:
         """Forget some rounds, each by the ids of its session and of itself; how many."""
         import store
 
-        return store.close_turns(self._store, rounds, CLIENT)
+        read = [(_id("session_id", each), _id("round_id", number)) for each, number in rounds]
+        return store.close_turns(self._store, read, CLIENT)
 
     # -- reading --
 
@@ -193,8 +204,9 @@ class TurnMemory:
         """Every version that a round ever had."""
         import store
 
+        session, number = _id("session_id", session_id), _id("round_id", round_id)
         with self._store.view() as view:
-            return [_turn(row) for row in store.turn_versions(view, session_id, round_id)]
+            return [_turn(row) for row in store.turn_versions(view, session, number)]
 
 
 def as_object(turn: Turn) -> dict[str, str]:
@@ -217,7 +229,10 @@ def _turn(row: "TurnRow", score: float = 0.0, cues: tuple[str, ...] = ()) -> Tur
 
 
 def _id(name: str, value: str | int) -> str:
-    text = str(value)
+    number = isinstance(value, int) and abs(value) < 1 << 63
+    text: Any = str(value) if number else value
+    if not isinstance(text, str):
+        raise InvalidInput("turns.text", name=name)
     if not text.strip():
         raise InvalidInput("input.blank", name=name)
     if len(text) > MOST_CHARACTERS:

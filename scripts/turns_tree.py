@@ -10,7 +10,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,7 @@ class Tree:
             turn = each.turn
             known = live.get((turn.session_id, turn.round_id))
             if known is None or as_object(known) != as_object(turn):
-                self._take(each)
+                self._take(each, known)
         kept = {(each.turn.session_id, each.turn.round_id) for each in files}
         gone = sorted(live.keys() - kept)
         if prune and self.refused:
@@ -152,8 +152,11 @@ class Tree:
         elif prune and gone:
             self.done["forgotten"] = len(gone) if self._dry_run else self._memory.forget(gone)
 
-    def _take(self, file: _File) -> None:
+    def _take(self, file: _File, known: Turn | None) -> None:
         try:
+            checked = self._memory.checked(file.turn)
+            if known and _says(checked, known):
+                return  # a time that is spelled otherwise, or a secret that was taken out
             if not self._dry_run:
                 self._memory.remember(**as_object(file.turn))
         except InvalidInput as error:
@@ -170,7 +173,13 @@ class Tree:
     def _is_known(self, turn: Turn) -> bool:
         """Whether a file says what some version of its round said, so that nothing is lost."""
         versions = self._memory.versions(turn.session_id, turn.round_id)
-        return as_object(turn) in map(as_object, versions)
+        if as_object(turn) in map(as_object, versions):
+            return True
+        try:
+            checked = self._memory.checked(turn)
+        except InvalidInput:
+            return False
+        return any(_says(checked, version) for version in versions)
 
     def _files(self) -> Iterator[_File]:
         """Every round's file, read; nothing that a symbolic link leads to."""
@@ -185,7 +194,7 @@ class Tree:
             self._refuse("tree.link", path)
             return None
         try:
-            text = path.read_text("utf-8")
+            text = path.read_text("utf-8-sig")  # some editors put a mark before it
             turn = of_object(_object(text))
         except (OSError, ValueError, InvalidInput, RecursionError) as error:
             self._refuse("tree.wrong", path, error=error)
@@ -231,6 +240,12 @@ class Tree:
     def _refuse(self, reason: str, path: Path, **values: object) -> None:
         self.refused += 1
         print(message(reason, path=path, **values), file=sys.stderr)
+
+
+def _says(checked: Turn, stored: Turn) -> bool:
+    """Whether a round says what is stored; one without a time takes any."""
+    when = checked.timestamp or stored.timestamp
+    return as_object(replace(checked, timestamp=when)) == as_object(stored)
 
 
 def _order(turn: Turn) -> tuple[str, int, str]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distinct import differs
+from distinct import difference, differs, read
 
 DIFFERENT = [
     # Numbers.
@@ -221,3 +221,12 @@ def test_two_texts_differ_in_the_same_either_way(one: str, other: str) -> None:
 def test_a_long_text_of_one_thing_only_is_read_before_the_time_limit_of_a_test(unit: str) -> None:
     text = unit * (5000 // len(unit))
     assert differs(text, text) is None
+
+
+def test_a_text_that_is_read_once_is_compared_with_many() -> None:
+    """That a number is a stock code in one comparison leaves it a number in the next."""
+    bare, listed, other = map(read, ("买入 600089", "买入 sh600089", "买入 600090"))
+    for _ in range(2):
+        assert difference(bare, listed) is None
+        assert difference(bare, other) == "number"
+        assert difference(listed, other) == "code"

@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from conftest import Open
 from errors import InvalidInput, NotFound
 from hash_embedder import HashEmbedder
 from memory import Memory
-from timeline import Timeline
+from rows import Vectors
+from timeline import MERGED_AT_ONCE, Timeline
+from timeline_arguments import CATEGORIES
 from timeline_keeper import CLIENT
 from timeline_scale import merged
 
@@ -90,6 +94,10 @@ def test_an_entry_whose_context_has_grown_is_still_the_same(timeline: Timeline) 
         (TRIP | {"tags": TAGS[:4]}, "data.tags must be exactly 5 different tags, not 4."),
         (TRIP | {"tags": [*TAGS, "x"]}, "data.tags must be exactly 5 different tags, not 6."),
         (TRIP | {"tags": ["a", "A", "b", "c", "d"]}, "data.tags must be exactly 5 different tags"),
+        (
+            TRIP | {"tags": ["a b", "Ａ  b", "c", "d", "e"]},
+            "data.tags must be exactly 5 different tags, not 4.",
+        ),
         (TRIP | {"tags": "a, b"}, 'data.tags must be a list, not "a, b".'),
         (TRIP | {"category": "travel"}, "data.category must be one of conversation, knowledge, "),
         (TRIP | {"is_time_sensitive": "soon"}, "data.is_time_sensitive must be true or false"),
@@ -103,6 +111,21 @@ def test_what_is_wrong_is_named_and_nothing_is_stored(
         timeline.write(data)
     assert str(caught.value).startswith(said)
     assert timeline.status()["entries"] == 0
+
+
+def test_a_memory_with_the_words_of_an_entry_is_one_of_its_own(
+    memory: Memory, timeline: Timeline
+) -> None:
+    """Else it would end with the entry, and its tags would be a sixth of that."""
+    chunk = timeline.write(TRIP | {"is_time_sensitive": True})["timeline_id"]
+    said = memory.remember(TRIP["summary"], source="timeline", tags=["extra"])
+    assert said["status"] == "stored"
+    (found,) = timeline.query(TRIP["summary"])["results"]
+    assert (found["timeline_id"], sorted(found["tags"])) == (chunk, sorted(TAGS))
+    expire(memory, chunk)
+    assert store.close_overdue(memory._store, CLIENT) == 1
+    assert memory.show_chunk(said["chunk_id"])["valid_until"] is None
+    assert memory.remember(TRIP["summary"], source="timeline")["chunk_id"] == said["chunk_id"]
 
 
 def test_200_characters_are_allowed_of_any_script(timeline: Timeline) -> None:
@@ -247,6 +270,26 @@ def test_entries_written_before_there_was_a_model_get_their_vectors_later(
     assert "4" in answer["notice"]
     later.rebuild_groups()
     assert later.status()["pending"] == 0
+
+
+class Failing(HashEmbedder):
+    """Fails over every text that has a certain word."""
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        if any("poison" in text for text in texts):
+            raise RuntimeError
+        return super().passages(texts)
+
+
+def test_what_the_model_fails_over_keeps_no_other_entry_waiting(open_memory: Open) -> None:
+    before = open_memory()
+    for number in range(MERGED_AT_ONCE + 1):
+        before.timeline().write(entry(f"poison {number}"))
+    before.timeline().write(entry("a ferry to Riga"))
+    timeline = open_memory(model=Failing()).timeline()
+    timeline.rebuild_groups()
+    assert summaries(timeline.query("a ferry to Riga")) == ["a ferry to Riga"]
+    assert timeline.status()["pending"] == MERGED_AT_ONCE + 1
 
 
 # --- Contexts --------------------------------------------------------------------------
@@ -464,6 +507,44 @@ def test_an_entry_that_expired_can_be_brought_back_and_then_stays(
     assert not found["is_time_sensitive"]
 
 
+def test_an_entry_whose_time_is_over_is_not_found_by_its_words_either(wordless: Memory) -> None:
+    timeline = wordless.timeline()
+    chunk = timeline.write(TRIP | {"is_time_sensitive": True})["timeline_id"]
+    assert summaries(timeline.query("上海出差")) == [TRIP["summary"]]
+    expire(wordless, chunk)
+    assert summaries(timeline.query("上海出差")) == []
+
+
+def test_of_two_who_close_at_the_same_time_each_entry_is_closed_by_one(
+    memory: Memory, timeline: Timeline, open_memory: Open
+) -> None:
+    for number in range(30):
+        expire(
+            memory,
+            timeline.write(entry(f"thing {number}", is_time_sensitive=True))["timeline_id"],
+        )
+    both = [memory._store, open_memory(model=HashEmbedder())._store]
+    with ThreadPoolExecutor(2) as threads:
+        closed = threads.map(lambda each: store.close_overdue(each, CLIENT), both)
+    assert sum(closed) == 30
+    assert timeline.status()["entries"] == 0
+
+
+def test_an_entry_comes_back_beside_another_that_only_shares_its_summary(
+    memory: Memory, timeline: Timeline
+) -> None:
+    memory.forget(timeline.write(TRIP)["timeline_id"])
+    (record, *_) = memory.history(limit=1)
+    timeline.write(TRIP | {"tags": [*TAGS[:4], "旅行"]})
+    memory.undo(record["audit_id"])
+    assert summaries(timeline.query(TRIP["summary"])) == [TRIP["summary"]] * 2
+    memory.forget(record["target"])
+    (record, *_) = memory.history(limit=1)
+    timeline.write(TRIP)
+    with pytest.raises(InvalidInput, match="builds on it"):
+        memory.undo(record["audit_id"])
+
+
 # --- What says the same twice ----------------------------------------------------------
 
 
@@ -494,6 +575,19 @@ def test_the_newer_of_two_that_say_the_same_becomes_time_sensitive(
     assert (record["action"], record["client"]) == ("mark", CLIENT)
     assert "says nearly the same as chunk_" in record["reason"]
     assert timeline.mark_duplicates() == 0, "what is marked is not looked at again"
+
+
+def test_a_double_that_was_brought_back_is_not_marked_again(
+    memory: Memory, timeline: Timeline, scan: Callable[..., list[str]]
+) -> None:
+    (double,) = scan("The depot in Riga is open", "The depot in Riga is open.")
+    (chunk,) = [each["target"] for each in memory.history(limit=9) if each["action"] == "mark"]
+    expire(memory, chunk)
+    store.close_overdue(memory._store, CLIENT)
+    memory.undo(memory.history(limit=1)[0]["audit_id"])
+    assert timeline.mark_duplicates() == 0
+    assert summaries(timeline.query(double, top_k=1)) == [double]
+    assert scan("The depot in Riga is open!") == ["The depot in Riga is open!"]
 
 
 @pytest.mark.parametrize(
@@ -573,6 +667,55 @@ def test_what_is_wrong_in_the_table_is_told_and_has_no_effect(
         "table config does not know colour",
         "Setting group_k (table config) is 'many'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("context_separators", b"[" * 100_000),
+        ("context_separators", b'["\\ud800"]'),
+        ("context_separators", json.dumps(["x"] * 10_000).encode()),
+        ("group_k", b"x" * 1_000_000),
+        ("group_k", b"9" * 5000),
+        ("group_k", b"\xff"),
+        ("key" * 100_000, b"1"),
+        ("a\nb\0", b"1"),
+    ],
+)
+def test_whatever_is_in_the_table_the_tools_work_and_the_answer_is_short(
+    memory: Memory, timeline: Timeline, key: str, value: bytes
+) -> None:
+    with memory._store._transaction() as db:
+        db.execute("INSERT INTO config VALUES (?, CAST(? AS TEXT))", (key, value))
+    timeline.write(TRIP | {"context_text": "a sentence of it. " * 200})
+    assert summaries(timeline.query(TRIP["summary"])) == [TRIP["summary"]]
+    status = timeline.status()
+    (said,) = status["wrong_settings"]
+    assert said.isprintable()
+    assert len(json.dumps(status).encode()) < 3000
+    assert status["settings"]["group_k"] == 4
+
+
+def test_upkeep_takes_up_what_is_set_while_it_runs(memory: Memory, timeline: Timeline) -> None:
+    put_setting(memory, daemon_interval="80000")
+    same = [timeline.write(TRIP | {"category": each}) for each in CATEGORIES[:3]]
+    timeline.keep()
+    try:
+        wait(lambda: "groups" in timeline.status()["upkeep"])
+        assert timeline.list_groups()["groups"] == []
+        expire(memory, timeline.write(entry("a ferry", is_time_sensitive=True))["timeline_id"])
+        put_setting(memory, daemon_interval="1", group_k="3")
+        wait(lambda: timeline.status()["entries"] == len(same))
+        wait(lambda: bool(timeline.list_groups()["groups"]))
+    finally:
+        timeline.close()
+
+
+def wait(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_segments_are_as_long_as_the_settings_say(memory: Memory, timeline: Timeline) -> None:

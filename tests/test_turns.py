@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -122,6 +124,34 @@ def test_equal_texts_of_two_rounds_are_two(memory: TurnMemory) -> None:
     for _ in range(2):
         memory.remember("ok", "ok", session_id="s", timestamp="2026-07-01")
     assert [turn.round_id for turn in memory.turns("s")] == ["1", "2"]
+
+
+@pytest.mark.parametrize("last", ["9" * 30, str(2**63 - 1), "9" * 15, "-7"])
+def test_rounds_are_counted_on_whatever_number_the_last_one_has(
+    memory: TurnMemory, last: str
+) -> None:
+    memory.remember("the first", session_id="chat", round_id=last)
+    counted = [memory.remember(f"text {number}", session_id="chat") for number in range(3)]
+    assert len({last, *counted}) == len(memory.turns("chat")) == 4
+
+
+def test_what_is_no_id_is_refused_wherever_it_is_given(talk: TurnMemory) -> None:
+    wrong: Any
+    for wrong in (b"x", 10**5000, ["x"], "\ud800"):
+        for call in (
+            partial(talk.remember, "text", session_id=wrong),
+            partial(talk.remember, "text", session_id="chat", round_id=wrong),
+            partial(talk.turns, wrong),
+            partial(talk.versions, "chat", wrong),
+            partial(talk.forget, [(wrong, "1")]),
+            partial(talk.delete, wrong),
+        ):
+            with pytest.raises(InvalidInput, match="_id must be a text"):
+                call()
+    wrong = None
+    with pytest.raises(InvalidInput, match="session_id must be a text"):
+        talk.remember("text", session_id=wrong)
+    assert talk.sessions() == ["chat", "home"]
 
 
 def test_a_deleted_session_is_in_no_list_and_in_its_history(talk: TurnMemory) -> None:
@@ -302,6 +332,38 @@ def test_export_leaves_what_was_changed_by_hand(
     assert tree(talk, exported, "export") == 1
     assert "2.json was changed by hand" in capsys.readouterr().err
     assert "four" in (exported / "chat/2026-07-01/2.json").read_text("utf-8")
+
+
+@pytest.mark.parametrize("when", ["2026-07-01 12:00+02:00", "2026-07-01T10:00Z", ""])
+def test_a_time_may_be_spelled_in_any_way_and_the_next_export_puts_it_right(
+    talk: TurnMemory, exported: Path, when: str
+) -> None:
+    file = exported / "chat" / "2026-07-01" / "1.json"
+    before = file.read_text("utf-8")
+    data = json.loads(before)
+    file.write_text(json.dumps(data | {"timestamp": when}), "utf-8-sig")
+    assert tree(talk, exported, "import") == 0
+    assert len(talk.versions("chat", "1")) == 1
+    assert tree(talk, exported, "export") == 0
+    assert file.read_text("utf-8") == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"timestamp": "soon"}, {"user_text": "", "assistant_text": ""}, {"user_text": "\ud800"}],
+)
+def test_a_dry_run_refuses_what_an_import_refuses(
+    talk: TurnMemory, exported: Path, capsys: pytest.CaptureFixture[str], wrong: dict[str, str]
+) -> None:
+    file = exported / "chat" / "2026-07-01" / "1.json"
+    file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | wrong), "utf-8")
+    capsys.readouterr()
+    said = []
+    for more in ([], ["--dry-run"]):
+        assert tree(talk, exported, "import", *more) == 1
+        said.append(capsys.readouterr())
+    assert said[0].err == said[1].err
+    assert "0 rounds remembered" in said[1].out
 
 
 def test_a_file_that_is_gone_forgets_only_if_asked(
