@@ -761,7 +761,8 @@ class Memory:
         if self._cues_off and self._uses("cue", strategy):
             notices.append(message("notice.cues_off", reason=self._cues_off))
         if "vector" in wanted and query.vector is None:
-            notices.insert(0, self._vectors_off() or message("notice.loading"))
+            off = self._vectors_off() or message("notice.lane_failed", lane="vector")
+            notices.insert(0, off)
         if strategy != "rrf":
             rankings = {lane: each for lane, each in rankings.items() if lane == alone}
         return rankings, notices
@@ -809,7 +810,11 @@ class Memory:
         # More than these would not be done in time.
         if not self._store.read_only and 0 < self._pending_count() <= FILL_FIRST:
             self._fill(model, deadline, longest=INLINE_CHARACTERS)
-        return self._models.query_vector(model, text), model.known
+        try:
+            return self._models.query_vector(model, text), model.known
+        except Exception:  # whatever a model's library raises: the other lanes answer
+            log.exception("the model failed over a question")
+            return None
 
     def _vectors_off(self) -> str:
         """Why the vector lane did not answer; empty where it did."""

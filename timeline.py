@@ -195,7 +195,8 @@ class Timeline:
         there = [row for row in rows if row.expires_at is None or row.expires_at > now]
         results = [_shown(row) | {"score": None, "cosine": None} for row in there]
         found = [] if results else [message("notice.nothing")]
-        return {"results": results, "notice": " ".join([*found, self._parts.why_off()])}
+        why = self._parts.why_off() or message("notice.lane_failed", lane="vector")
+        return {"results": results, "notice": " ".join([*found, why])}
 
     def get_context(
         self, timeline_id: str, *, offset: int | None = None, limit: int | None = None

@@ -280,6 +280,11 @@ class Failing(HashEmbedder):
             raise RuntimeError
         return super().passages(texts)
 
+    def query(self, text: str) -> Vectors:
+        if "poison" in text:
+            raise RuntimeError
+        return super().query(text)
+
 
 def test_what_the_model_fails_over_keeps_no_other_entry_waiting(open_memory: Open) -> None:
     before = open_memory()
@@ -290,6 +295,18 @@ def test_what_the_model_fails_over_keeps_no_other_entry_waiting(open_memory: Ope
     timeline.rebuild_groups()
     assert summaries(timeline.query("a ferry to Riga")) == ["a ferry to Riga"]
     assert timeline.status()["pending"] == MERGED_AT_ONCE + 1
+
+
+def test_a_question_that_the_model_fails_over_is_answered_by_words(open_memory: Open) -> None:
+    """It was answered with an internal error, by memory_recall too."""
+    memory = open_memory(model=Failing())
+    timeline = memory.timeline()
+    timeline.write(entry("a ferry to Riga"))
+    assert summaries(timeline.query("the ferry, or poison?")) == ["a ferry to Riga"]
+    for answer in (timeline.query("ferry poison"), memory.recall("ferry poison")):
+        assert "The vector lane failed" in answer["notice"]
+    assert memory.recall("ferry poison")["hits"]
+    assert timeline.query("a ferry to Riga")["results"][0]["score"] > 0.15
 
 
 # --- Contexts --------------------------------------------------------------------------
