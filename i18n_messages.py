@@ -258,6 +258,10 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "The export cannot be written to {file}: {error}.",
         "zh": "无法把导出写入 {file}：{error}。",
     },
+    "transfer.changed": {
+        "en": "{file} was changed while it was imported; run the import again.",
+        "zh": "{file} 在导入期间被修改；请重新导入。",
+    },
     "transfer.unreadable": {
         "en": "{file} cannot be read: {error}.",
         "zh": "无法读取 {file}：{error}。",

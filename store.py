@@ -1850,30 +1850,56 @@ IMPORT_CHUNK = """
         seq, id, content, content_hash, source, session_id, timestamp, importance, metadata_json,
         created_at, valid_from, valid_until, pending, recall_count, last_recalled
     ) VALUES (
-        :seq, :id, :content, :hash, :source, :session_id, :timestamp, :importance, :metadata,
+        :number, :id, :content, :hash, :source, :session_id, :timestamp, :importance, :metadata,
         :created_at, :valid_from, :valid_until, :pending, :recall_count, :last_recalled
     )
 """
 IMPORT_ENTITY = """
     INSERT INTO entities VALUES (
-        :seq, :id, :key, :kind, :name, :summary, :properties, :source, :importance, :created_at,
+        :number, :id, :key, :kind, :name, :summary, :properties, :source, :importance, :created_at,
         :updated_at, :valid_from, :valid_until, :superseded_by, :recall_count, :last_recalled
     )
 """
-IMPORT_NAME = "INSERT OR IGNORE INTO aliases VALUES (:key, :entity_id, :alias, :role, :valid_from)"
+IMPORT_NAME = """
+    INSERT OR IGNORE INTO aliases VALUES (:key, :entity_id, :alias, :role, :valid_from)
+    RETURNING key
+"""
 IMPORT_RELATION = """
     INSERT INTO relations VALUES (
-        :id, :source_id, :target_id, :relation, :weight, :properties, :source, :confidence,
+        :number, :source_id, :target_id, :relation, :weight, :properties, :source, :confidence,
         :created_at, :valid_from, :valid_until, :evidence_chunk_id
     )
 """
 IMPORT_EVIDENCE = "INSERT OR IGNORE INTO evidence SELECT ?, seq FROM chunks WHERE id = ?"
 IMPORT_AUDIT = """
     INSERT INTO audit VALUES (
-        :id, :at, :client, :action, :target_kind, :target_id, :reason, :detail
+        :number, :at, :client, :action, :target_kind, :target_id, :reason, :detail
     )
 """
 IMPORT_VECTOR = "INSERT INTO vectors (rowid, embedding, live) VALUES (?, ?, ?)"
+
+# Which of some numbers rows have, and at which places of a list something stands that rows have.
+TAKEN = "SELECT value FROM json_each(?) WHERE value IN (SELECT {1} FROM {0})"
+CHUNKS_THERE = """
+    SELECT k.key FROM json_each(?) k WHERE EXISTS (SELECT 1 FROM chunks WHERE id = k.value)
+"""
+ENTITIES_THERE = """
+    SELECT k.key FROM json_each(?) k WHERE EXISTS (SELECT 1 FROM entities WHERE key = k.value)
+"""
+RELATIONS_THERE = """
+    SELECT k.key FROM json_each(?) k WHERE EXISTS (
+        SELECT 1 FROM relations WHERE source_id = k.value ->> 0
+        AND target_id = k.value ->> 1 AND relation = k.value ->> 2
+    )
+"""
+AUDIT_THERE = """
+    SELECT k.key FROM json_each(?) k WHERE EXISTS (SELECT 1 FROM audit WHERE target_id = k.value)
+"""
+# To put in a row, to find which numbers are taken and which keys are known.
+_ENTITIES = (IMPORT_ENTITY, TAKEN.format("entities", "seq"), ENTITIES_THERE)
+_CHUNKS = (IMPORT_CHUNK, TAKEN.format("chunks", "seq"), CHUNKS_THERE)
+_RELATIONS = (IMPORT_RELATION, TAKEN.format("relations", "id"), RELATIONS_THERE)
+_AUDIT = (IMPORT_AUDIT, TAKEN.format("audit", "id"), AUDIT_THERE)
 
 VERSIONS_OF_KEY = """
     SELECT id, seq, kind, name, summary, properties_json, updated_at
@@ -1909,6 +1935,9 @@ NEXT_VERSION = """
 NAMED_IN = """
     SELECT DISTINCT a.entity_id FROM json_each(?) k JOIN aliases a ON a.key = k.value
     JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
+"""
+SEARCHED_BESIDE = """
+    SELECT seq, metadata FROM searchable WHERE seq IN (SELECT value FROM json_each(?))
 """
 TAKE_PLACE = "UPDATE postings SET place = ?, rev = ? WHERE chunk_seq = ?"
 
@@ -2024,15 +2053,13 @@ class Intake:
 
     def put(self, kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
         """Put in those records that are not there; what became of each."""
-        if kind == "chunk":
-            return self._put_chunks(records)
         put = {
-            "entity": self._put_entity,
-            "relation": self._put_relation,
-            "audit": self._put_audit,
-        }[kind]
-        with self._store._writing("") as writer:
-            return [put(writer, each) for each in records]
+            "entity": self._put_entities,
+            "chunk": self._put_chunks,
+            "relation": self._put_relations,
+            "audit": self._put_audits,
+        }
+        return put[kind](records)
 
     def absent(self, ids: Iterable[str]) -> list[str]:
         """Those of some ids that neither an entity nor a chunk of the file has."""
@@ -2075,32 +2102,43 @@ class Intake:
                 self._numbers["entity"][version["seq"]] = seq
         return "conflict" if there[-1] is None else "there", known[0][1]
 
-    def _put_entity(self, writer: "_Writer", record: dict[str, Any]) -> Outcome:
-        outcome, _ = self._find_entity(writer._db, record)
-        entity_id = self._id(record["id"])
+    def _put_entities(self, records: Sequence[dict[str, Any]]) -> list[Outcome]:
+        keys = [words.identity(each["id"]) for each in records]
+        numbers = [version["seq"] for each in records for version in each["versions"]]
+        names = {name["key"] for each in records for name in each["names"]}
+        terms = {term for name in names for term in words.folded_terms(name)}
+        with self._store._writing("") as writer:
+            writer.look_up(words.stems(terms))
+            last = int(_one(writer._db, "SELECT coalesce(max(seq), 0) FROM entities"))
+            new = _NewRows(writer._db, _ENTITIES, keys, numbers, last)
+            return list(map(partial(self._put_entity, writer, new), keys, records))
+
+    def _put_entity(
+        self, writer: "_Writer", new: "_NewRows", key: str, record: dict[str, Any]
+    ) -> Outcome:
+        outcome: Outcome = "new"
+        if new.may_have(key):
+            outcome, _ = self._find_entity(writer._db, record)
         if outcome == "new":
-            self._put_versions(writer._db, record)
-        for name in record["names"]:
-            writer._db.execute(IMPORT_NAME, name | {"entity_id": entity_id})
-            if writer._db.changes():
-                self._make_known(writer, str(entity_id), name["key"])
+            self._put_versions(new, key, record)
+            new.write()
+        entity_id = str(self._id(record["id"]))
+        names = [each | {"entity_id": entity_id} for each in record["names"]]
+        for (spelled,) in list(writer._db.executemany(IMPORT_NAME, names)):
+            self._make_known(writer, entity_id, spelled)
         return outcome
 
-    def _put_versions(self, db: apsw.Connection, record: dict[str, Any]) -> None:
+    def _put_versions(self, new: "_NewRows", key: str, record: dict[str, Any]) -> None:
         """The versions keep their order, and their numbers if all of these are free."""
-        numbers = [version["seq"] for version in record["versions"]]
-        sql = "SELECT 1 FROM entities WHERE seq IN (SELECT value FROM json_each(?))"
-        taken = None in numbers or numbers != sorted(set(numbers))
-        if taken or _one(db, sql, (_json(numbers),)):
-            last = int(_one(db, "SELECT coalesce(max(seq), 0) FROM entities"))
-            numbers = list(range(last + 1, last + 1 + len(numbers)))
-        for version, seq in zip(record["versions"], numbers, strict=True):
-            if version["seq"] != seq:
-                self._numbers["entity"][version["seq"]] = seq
-            row = version | {"seq": seq, "id": record["id"], "key": words.identity(record["id"])}
-            row |= {"properties": _json(version["properties"])}
-            row |= {"superseded_by": self._id(version["superseded_by"])}
-            db.execute(IMPORT_ENTITY, row)
+        rows = [
+            version
+            | {"id": record["id"], "key": key, "properties": _json(version["properties"])}
+            | {"superseded_by": self._id(version["superseded_by"])}
+            for version in record["versions"]
+        ]
+        given = [version["seq"] for version in record["versions"]]
+        for before, number in zip(given, new.add(key, rows, given), strict=True):
+            self._renumber("entity", before, number)
 
     def _make_known(self, writer: "_Writer", entity_id: str, key: str) -> None:
         """Let a new name be found, and be looked for in the texts that were here before."""
@@ -2116,11 +2154,74 @@ class Intake:
         with self._store._writing("") as writer:
             writer.look_up(term for text in indexed for term in text.terms)
             self._look_for_others(writer._db)
-            outcomes = list(map(partial(self._put_chunk, writer), records, indexed))
-            writer._write_postings()
+            places = self._put_rows(writer, records, indexed)
+            new = [
+                (seq, record, text)
+                for (outcome, seq), record, text in zip(places, records, indexed, strict=True)
+                if outcome == "new"
+            ]
+            self._complete(writer, new)
             for record in records:
                 self._link(writer, record)
-            return outcomes
+            return [outcome for outcome, _ in places]
+
+    def _put_rows(
+        self, writer: "_Writer", records: Sequence[dict[str, Any]], indexed: Sequence[Indexed]
+    ) -> list[tuple[Outcome, int]]:
+        """Write the rows of those memories that are not there; the seq of each."""
+        ids, seqs = [each["id"] for each in records], [each["seq"] for each in records]
+        new = _NewRows(writer._db, _CHUNKS, ids, seqs, writer._first_new)
+        places = [
+            self._put_row(writer, new, record, text.hash)
+            for record, text in zip(records, indexed, strict=True)
+        ]
+        new.write()
+        return places
+
+    def _put_row(
+        self, writer: "_Writer", new: "_NewRows", record: dict[str, Any], content_hash: int
+    ) -> tuple[Outcome, int]:
+        outcome: Outcome = "new"
+        seq: int | None = None
+        if new.may_have(record["id"]):
+            outcome, seq = _find_chunk(writer._db, record)
+        if seq is None:
+            pending = "vectors" not in record or not self._fits(writer)
+            row = record | {"hash": content_hash, "metadata": _json(record["metadata"])}
+            (seq,) = new.add(record["id"], [row | {"pending": pending}], [record["seq"]])
+        self._renumber("chunk", record["seq"], seq)
+        return outcome, seq
+
+    def _fits(self, writer: "_Writer") -> bool:
+        """Whether the export's vectors are of the file's model."""
+        return self._made_by != "" and self._made_by == writer.mark
+
+    def _complete(
+        self, writer: "_Writer", new: Sequence[tuple[int, dict[str, Any], Indexed]]
+    ) -> None:
+        """Write what hangs on new memories, and what they are found by."""
+        db, seqs = writer._db, [seq for seq, _, _ in new]
+        for seq, record, _ in new:
+            self._put_beside(writer, seq, record)
+        if seqs and min(seqs) <= writer._first_new:
+            # Cues are read in order, so from there on again.
+            db.execute("DELETE FROM cue_postings WHERE chunk_seq > ?", (min(seqs),))
+        metadata = dict(_all(db, SEARCHED_BESIDE, (_json(seqs),)))
+        for seq, record, indexed in new:
+            self._mention(writer, seq, record, indexed)
+            self._index(writer, seq, record, indexed, metadata[seq])
+        writer._write_postings()
+
+    def _put_beside(self, writer: "_Writer", seq: int, record: dict[str, Any]) -> None:
+        """Write its tags, and what fewer memories have: vectors, a round, an entry."""
+        writer._tag(seq, record["tags"])
+        if "vectors" in record and self._fits(writer):
+            _import_vectors(writer, seq, record["vectors"], record["valid_until"] is None)
+        if turn := record.get("round"):
+            writer._db.execute(PUT_TURN, (seq, turn["id"], turn["asked"]))
+        if entry := record.get("entry"):
+            writer._db.execute(PUT_ENTRY, (seq, entry["category"], entry["expires_at"]))
+            _put_context(writer._db, seq, entry["context"])
 
     def _look_for_others(self, db: apsw.Connection) -> None:
         """Find out, when there are new entities, whether the file has some of its own."""
@@ -2129,33 +2230,6 @@ class Intake:
             self._last_entity = last
             keys = db.execute("SELECT DISTINCT key FROM entities")
             self._has_others = any(key not in self._listed for (key,) in keys)
-
-    def _put_chunk(self, writer: "_Writer", record: dict[str, Any], indexed: Indexed) -> Outcome:
-        db = writer._db
-        outcome, seq = _find_chunk(db, record)
-        if outcome != "new":
-            self._renumber("chunk", record["seq"], seq)
-            return outcome
-        seq = _free(db, "SELECT 1 FROM chunks WHERE seq = ?", record["seq"], writer._last_seq)
-        writer._last_seq = max(writer._last_seq, seq)
-        self._renumber("chunk", record["seq"], seq)
-        fitting = self._made_by and self._made_by == writer.mark
-        vectors = record.get("vectors") if fitting else None
-        row = record | {"seq": seq, "hash": indexed.hash, "metadata": _json(record["metadata"])}
-        db.execute(IMPORT_CHUNK, row | {"pending": vectors is None})
-        if vectors is not None:
-            _import_vectors(writer, seq, vectors, record["valid_until"] is None)
-        if turn := record.get("round"):
-            db.execute(PUT_TURN, (seq, turn["id"], turn["asked"]))
-        if entry := record.get("entry"):
-            db.execute(PUT_ENTRY, (seq, entry["category"], entry["expires_at"]))
-            _put_context(db, seq, entry["context"])
-        if seq <= writer._first_new:  # cues are read in order, so from there on again
-            db.execute("DELETE FROM cue_postings WHERE chunk_seq > ?", (seq,))
-        writer._tag(seq, record["tags"])
-        self._mention(writer, seq, record, indexed)
-        self._index(writer, seq, record, indexed)
-        return "new"
 
     def _renumber(self, kind: str, given: int | None, here: int | None) -> None:
         if given is not None and here is not None and given != here:
@@ -2174,9 +2248,14 @@ class Intake:
             if words.identity(entity_id) not in self._listed:
                 writer._mention(seq, [entity_id], "found")
 
-    def _index(self, writer: "_Writer", seq: int, record: dict[str, Any], indexed: Indexed) -> None:
-        searched = record["tags"] or record["metadata"]
-        metadata = writer._searchable(seq)[1] if searched else ""
+    def _index(
+        self,
+        writer: "_Writer",
+        seq: int,
+        record: dict[str, Any],
+        indexed: Indexed,
+        metadata: str,
+    ) -> None:
         weights = indexed.weights(metadata, record["source"], record["session_id"])
         writer._put_postings(seq, indexed, weights, None)
         writer._last_indexed = max(writer._last_indexed, seq)
@@ -2218,23 +2297,36 @@ class Intake:
                 return "there" if same and later else "conflict", relation_id
         return "new", None
 
-    def _put_relation(self, writer: "_Writer", record: dict[str, Any]) -> Outcome:
-        db = writer._db
-        outcome, number = self._find_relation(db, record)
+    def _put_relations(self, records: Sequence[dict[str, Any]]) -> list[Outcome]:
+        shown: list[tuple[int, str]] = []
+        keys = [(*(self._id(each[end]) for end in _ENDS), each["relation"]) for each in records]
+        with self._store._writing("") as writer:
+            db, last = writer._db, writer._last_relation
+            new = _NewRows(db, _RELATIONS, keys, [each["id"] for each in records], last)
+            places = list(map(partial(self._put_relation, db, new), keys, records))
+            new.write()
+            for (_, number), record in zip(places, records, strict=True):
+                shown += [(number, each) for each in record["evidence"]]
+            db.executemany(IMPORT_EVIDENCE, shown)
+            # What is below the last is below what processes have read already.
+            below = [(number,) for each, number in places if each == "new" and number <= last]
+            db.executemany("INSERT INTO changes (kind, what) VALUES ('relation', ?)", below)
+            return [outcome for outcome, _ in places]
+
+    def _put_relation(
+        self, db: apsw.Connection, new: "_NewRows", key: tuple[Any, ...], record: dict[str, Any]
+    ) -> tuple[Outcome, int]:
+        outcome: Outcome = "new"
+        number: int | None = None
+        if new.may_have(key):
+            outcome, number = self._find_relation(db, record)
         if number is None:
-            ends = {end: self._id(record[end]) for end in _ENDS}
-            known = writer._last_relation
-            number = _free(db, "SELECT 1 FROM relations WHERE id = ?", record["id"], known)
-            writer._last_relation = max(known, number)
-            row = record | ends | {"id": number, "properties": _json(record["properties"])}
-            db.execute(IMPORT_RELATION, row)
-            if number <= known:  # below what processes have read already
-                sql = "INSERT INTO changes (kind, what) VALUES ('relation', ?)"
-                db.execute(sql, (number,))
+            ends = dict(zip(_ENDS, key, strict=False))
+            row = record | ends | {"properties": _json(record["properties"])}
+            (number,) = new.add(key, [row], [record["id"]])
         self._meant.add(number)
         self._renumber("relation", record["id"], number)
-        db.executemany(IMPORT_EVIDENCE, [(number, each) for each in record["evidence"]])
-        return outcome
+        return outcome, number
 
     def _find_audit(
         self, db: apsw.Connection, record: dict[str, Any]
@@ -2247,14 +2339,25 @@ class Intake:
                 return "there", number
         return "new", None
 
-    def _put_audit(self, writer: "_Writer", record: dict[str, Any]) -> Outcome:
-        db = writer._db
-        outcome, number = self._find_audit(db, record)
-        if number is None:
+    def _put_audits(self, records: Sequence[dict[str, Any]]) -> list[Outcome]:
+        with self._store._writing("") as writer:
+            db = writer._db
             last = int(_one(db, "SELECT coalesce(max(id), 0) FROM audit"))
-            number = _free(db, "SELECT 1 FROM audit WHERE id = ?", record["id"], last)
-            here = self._renumbered(record)
-            db.execute(IMPORT_AUDIT, here | {"id": number, "detail": _json(here["detail"])})
+            targets = [self._target(each) for each in records]
+            new = _NewRows(db, _AUDIT, targets, [each["id"] for each in records], last)
+            outcomes = [self._put_audit(db, new, each) for each in records]
+            new.write()
+            return outcomes
+
+    def _put_audit(self, db: apsw.Connection, new: "_NewRows", record: dict[str, Any]) -> Outcome:
+        here, number = self._renumbered(record), None
+        outcome: Outcome = "new"
+        # Which number a merge has here may be known only since this batch began.
+        if new.may_have(here["target_id"]) or record["target_kind"] == "merge":
+            outcome, number = self._find_audit(db, record)
+        if number is None:
+            row = here | {"detail": _json(here["detail"])}
+            (number,) = new.add(here["target_id"], [row], [record["id"]])
         if number != record["id"]:
             self._new_audits.add(number)
         self._renumber("audit", record["id"], number)
@@ -2262,15 +2365,19 @@ class Intake:
 
     def _renumbered(self, record: dict[str, Any]) -> dict[str, Any]:
         """The record with the ids and numbers that its targets have here."""
-        target, kind, detail = record["target_id"], record["target_kind"], record["detail"]
-        if kind == "entity":
-            target = str(self._id(target))
-        elif kind in ("relation", "merge") and target.isdigit():
-            numbers = self._numbers["audit" if kind == "merge" else "relation"]
-            target = str(numbers.get(int(target), int(target)))
+        detail = record["detail"]
         if record["action"] == "merge":
             detail = self._merge_renumbered(detail)
-        return record | {"target_id": target, "detail": detail}
+        return record | {"target_id": self._target(record), "detail": detail}
+
+    def _target(self, record: dict[str, Any]) -> str:
+        target, kind = str(record["target_id"]), record["target_kind"]
+        if kind == "entity":
+            return str(self._id(target))
+        if kind in ("relation", "merge") and target.isdigit():
+            numbers = self._numbers["audit" if kind == "merge" else "relation"]
+            return str(numbers.get(int(target), int(target)))
+        return target
 
     def _merge_renumbered(self, detail: dict[str, Any]) -> dict[str, Any]:
         """What a merge wrote down for undo_merge, in the numbers that its rows have here."""
@@ -2320,11 +2427,58 @@ def _find_chunk(db: apsw.Connection, record: dict[str, Any]) -> tuple[Outcome, i
     return "there" if same and later else "conflict", known["seq"]
 
 
-def _free(db: apsw.Connection, sql: str, wanted: int | None, last: int) -> int:
-    """The number that a row had, if no other has it, else the next."""
-    if wanted is None or _one(db, sql, (wanted,)):
-        return last + 1
-    return wanted
+class _NewRows:
+    """Rows of one transaction, which are written together.
+
+    Which of them may be there already is asked of all at once, and most are not: only those that
+    may be need to be looked for one by one.
+    """
+
+    def __init__(
+        self,
+        db: apsw.Connection,
+        statements: tuple[str, str, str],
+        keys: Sequence[Any],
+        numbers: Sequence[int | None],
+        last: int,
+    ) -> None:
+        """`statements` put a row in, tell which of these numbers are taken, and at which places
+        of `keys` one stands that rows have; `last` is the highest number there was."""
+        self._db, self._last = db, last
+        self._put, taken, there = statements
+        self._rows: list[dict[str, Any]] = []
+        self._taken = {row[0] for row in _all(db, taken, (_json(numbers),))}
+        self._keys = {keys[place] for (place,) in _all(db, there, (_json(keys),))}
+
+    def may_have(self, key: Any) -> bool:
+        """Whether there may be rows with that key, which then are in the file."""
+        if key not in self._keys:
+            return False
+        self.write()
+        return True
+
+    def add(
+        self, key: Any, rows: Sequence[dict[str, Any]], numbers: Sequence[int | None]
+    ) -> list[int]:
+        """Note new rows that belong together; their numbers.
+
+        These are the ones they had, if all are free and in order, else the next ones.
+        """
+        given = [number for number in numbers if number is not None]
+        in_order = len(given) == len(rows) and given == sorted(set(given))
+        if not in_order or not self._taken.isdisjoint(given):
+            given = list(range(self._last + 1, self._last + 1 + len(rows)))
+        self._taken.update(given)
+        self._last = max(self._last, *given)
+        self._keys.add(key)
+        for row, number in zip(rows, given, strict=True):
+            row["number"] = number
+        self._rows += rows
+        return given
+
+    def write(self) -> None:
+        self._db.executemany(self._put, self._rows)
+        self._rows = []
 
 
 def _import_vectors(writer: "_Writer", seq: int, vectors: Vectors, live: bool) -> None:

@@ -7,21 +7,25 @@ goes on beside it. A run that was interrupted is finished by the next one.
 """
 
 import base64
+import codecs
 import io
 import json
 import os
 import sys
 import tempfile
 import time
+import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import timezone
+from datetime import datetime, timezone
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
+from zlib import crc32
 
 import numpy as np
 from tqdm import tqdm
@@ -62,8 +66,10 @@ VERSION = 1
 KINDS = ("entity", "chunk", "relation", "audit")
 """In the order in which they are written and taken in: each refers to those before."""
 
-AT_ONCE = {"entity": 100, "chunk": 100, "relation": 500, "audit": 1000}
-"""Records of one transaction: some 50 ms, in which other writers wait."""
+AT_ONCE = {"entity": 150, "chunk": 150, "relation": 1000, "audit": 3000}
+LENGTH = 400_000
+"""Records of one transaction and bytes of their lines, at most: some 50 ms, in which other
+writers wait."""
 
 PAUSE = 0.025
 """Seconds between transactions, in which others find the file free: they look that often."""
@@ -75,32 +81,13 @@ Told = Callable[[int, int], object]
 # --- What a record may be --------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Same:
-    """Any kind, of whose values many are the same: each is read once."""
-
-    kind: Kind
-    known: set[str] = field(default_factory=set)
-
-    def schema(self) -> dict[str, Any]:
-        return self.kind.schema()
-
-    def read(self, name: str, value: Any) -> Any:
-        if isinstance(value, str) and value in self.known:
-            return value
-        read = self.kind.read(name, value)
-        if len(self.known) < MOST_SAME and read == value:
-            self.known.add(read)
-        return read
-
-
-MOST_SAME = 10_000
 LONGEST = 1 << 24  # bytes, the most that a setting may allow
 FREE_JSON = Properties(LONGEST)
-WHEN = _Same(Moment(timezone.utc))
+WHEN = Moment(timezone.utc)
 SHARE = Number(0, 1)
 COUNT = Integer(0, 1 << 62)
 ROW = Integer(1, 1 << 48)
+ORIGINS = ("given", "evidence", "found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +136,144 @@ class _Mentions:
         return {"type": "object"}
 
     def read(self, name: str, value: Any) -> dict[str, str]:
-        origin, table = Choice(("given", "evidence", "found")), FREE_JSON.read(name, value)
+        origin, table = Choice(ORIGINS), FREE_JSON.read(name, value)
         return {Id().read(name, key): origin.read(f"{name}.{key}", table[key]) for key in table}
+
+
+# --- What is as an export writes it ----------------------------------------------------
+
+# Nearly every value of an export is what reading it would give. These tests tell so quickly;
+# what they do not know is read.
+
+Test = Callable[[Any], bool]
+SMALL = 1000  # characters of a text or entries of a table that are looked at here
+AN_ID, ID_NAME = Id(), Name(256)
+A_TEXT, A_LABEL = Text(LONGEST), Name(MOST_CHARACTERS)
+
+
+def _is_name(kind: Name, value: Any) -> bool:
+    """Of all that is printable only the space is space."""
+    return (
+        type(value) is str
+        and value.isprintable()
+        and value == value.strip() != ""
+        and len(value) <= kind.max_chars
+    )
+
+
+def _is_id(kind: Id, value: Any) -> bool:
+    return (
+        _is_name(ID_NAME, value) and "  " not in value and unicodedata.is_normalized("NFKC", value)
+    )
+
+
+def _is_text(kind: Text, value: Any) -> bool:
+    return (
+        type(value) is str
+        and value.replace("\n", "").isprintable()
+        and value != ""
+        and not value.isspace()
+        and 4 * len(value) <= kind.max_bytes
+    )
+
+
+def _is_number(kind: Number, value: Any) -> bool:
+    return type(value) is float and kind.low <= value <= kind.high
+
+
+def _is_integer(kind: Integer, value: Any) -> bool:
+    return type(value) is int and kind.low <= value <= kind.high
+
+
+def _is_moment(kind: Moment, value: Any) -> bool:
+    return type(value) is str and _is_stamp(value)
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_stamp(text: str) -> bool:
+    try:
+        moment = datetime.fromisoformat(text[:-1])
+    except ValueError:
+        return False
+    return moment.tzinfo is None and moment.isoformat(timespec="milliseconds") + "Z" == text
+
+
+def _is_small(kind: Properties, value: Any) -> bool:
+    """A flat table with little in it."""
+    return (
+        type(value) is dict
+        and len(value) <= SMALL
+        and all(map(_is_plain, value))
+        and all(map(_is_plain, value.values()))
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is str:
+        return len(value) <= SMALL and value.isprintable()
+    return value is None or type(value) in (int, bool)
+
+
+def _are_mentions(kind: _Mentions, value: Any) -> bool:
+    return (
+        type(value) is dict
+        and len(value) <= SMALL
+        and all(each in ORIGINS for each in value.values())
+        and all(_is_id(AN_ID, each) for each in value)
+    )
+
+
+def _are_items(kind: Items, test: Test, value: Any) -> bool:
+    return type(value) is list and len(value) <= kind.max_items and all(map(test, value))
+
+
+_TESTS: Mapping[type, Callable[[Any, Any], bool]] = {
+    Name: _is_name,
+    Id: _is_id,
+    Text: _is_text,
+    Number: _is_number,
+    Integer: _is_integer,
+    Moment: _is_moment,
+    Properties: _is_small,
+    _Mentions: _are_mentions,
+    _ChunkId: lambda kind, value: type(value) is str and is_chunk_id(value),
+    _Key: lambda kind, value: _is_text(A_TEXT, value),
+    _Label: lambda kind, value: _is_name(A_LABEL, value),
+}
+
+
+def _test(kind: Kind) -> Test:
+    """Whether a value is as reading it would give it; False where there is no quick way to tell."""
+    if isinstance(kind, Items):
+        return partial(_are_items, kind, _test(kind.item))
+    return partial(_TESTS.get(type(kind), lambda kind, value: False), kind)
+
+
+class _Record:
+    """An object of known fields, like Fields; what is as an export writes it is not read."""
+
+    def __init__(self, fields: Mapping[str, Argument]) -> None:
+        self._all = Fields(fields)
+        self._fields = [(name, each, _test(each.kind)) for name, each in fields.items()]
+
+    def schema(self) -> dict[str, Any]:
+        return self._all.schema()
+
+    def read(self, name: str, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            return self._all.read(name, value)
+        self._all.refuse_unknown(name, value)
+        read: dict[str, Any] = {}
+        for key, argument, test in self._fields:
+            each = value.get(key)
+            if (each is None or each == "") and not argument.required:
+                read[key] = argument.absent()
+            else:
+                read[key] = each if test(each) else argument.read_given(f"{name}.{key}", each)
+        return read
+
+
+# --- The records -----------------------------------------------------------------------
 
 
 def _required(kind: Kind) -> Argument:
@@ -160,7 +283,7 @@ def _required(kind: Kind) -> Argument:
 _VALID = {"valid_from": _required(WHEN), "valid_until": Argument(WHEN)}
 _RECALLED = {"recall_count": Argument(COUNT, default=0), "last_recalled": Argument(WHEN)}
 
-ENTITY_VERSION = Fields(
+ENTITY_VERSION = _Record(
     {
         "seq": Argument(ROW),
         "kind": _required(Name(64)),
@@ -176,7 +299,7 @@ ENTITY_VERSION = Fields(
         **_RECALLED,
     }
 )
-ENTITY_NAME = Fields(
+ENTITY_NAME = _Record(
     {
         "key": _required(_Key()),
         "alias": _required(Name(LONGEST)),
@@ -192,15 +315,15 @@ ENTRY = Fields(
         "context": Argument(Items(Text(LONGEST), LONGEST), default=list),
     }
 )
-RECORDS: Mapping[str, Fields] = {
-    "entity": Fields(
+RECORDS: Mapping[str, _Record] = {
+    "entity": _Record(
         {
             "id": _required(Id()),
             "versions": _required(Items(ENTITY_VERSION, LONGEST)),
             "names": Argument(Items(ENTITY_NAME, LONGEST), default=list),
         }
     ),
-    "chunk": Fields(
+    "chunk": _Record(
         {
             "id": _required(_ChunkId()),
             "seq": Argument(ROW),
@@ -221,7 +344,7 @@ RECORDS: Mapping[str, Fields] = {
             **_RECALLED,
         }
     ),
-    "relation": Fields(
+    "relation": _Record(
         {
             "id": Argument(ROW),
             "source_id": _required(Id()),
@@ -237,7 +360,7 @@ RECORDS: Mapping[str, Fields] = {
             **_VALID,
         }
     ),
-    "audit": Fields(
+    "audit": _Record(
         {
             "id": Argument(ROW),
             "at": _required(WHEN),
@@ -311,15 +434,41 @@ GUARDED: Mapping[str, Sequence[str]] = {
 }
 """Where secrets are looked for; ids stay as they are, since others refer to them."""
 
+REPEATED = ("source", "session_id", "relation")
+"""Of these a few values stand in many records."""
 
-def guarded(guard: Guard, kind: str, record: dict[str, Any]) -> Checked:
+MOST_CLEAN = 10_000  # texts that are known to have no secret
+
+
+class _Watch:
+    """The guard, which looks at a text that stands in many records once."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._clean: set[str] = set()
+
+    def check(self, arguments: Mapping[str, Any], place: str) -> Checked:
+        asked = {name: each for name, each in arguments.items() if not self._knows(name, each)}
+        if not asked:
+            return Checked(dict(arguments), [])
+        checked = self._guard.check(asked, place)
+        if not checked.kinds:
+            self._clean = self._clean if len(self._clean) < MOST_CLEAN else set()
+            self._clean.update(asked[name] for name in REPEATED if name in asked)
+        return Checked({**arguments, **checked.arguments}, checked.kinds)
+
+    def _knows(self, name: str, value: Any) -> bool:
+        return name in REPEATED and value in self._clean
+
+
+def guarded(guard: _Watch, kind: str, record: dict[str, Any]) -> Checked:
     """A record as the guard lets it pass, and the kinds of secrets that it had.
 
     Raises InvalidInput for one with a secret where these are refused.
     """
     if kind != "entity":
         asked = {name: record[name] for name in GUARDED[kind] if record[name]}
-        safe, kinds = guard.check(asked, kind)
+        safe, kinds = guard.check(asked, kind) if asked else Checked({}, [])
         if safe != asked:
             record.pop("vectors", None)  # they are those of the text with the secret
         if "entry" in record:
@@ -484,7 +633,7 @@ class Problem:
 class Judged:
     """An export that was read from end to end: where its good records stand, and what is wrong."""
 
-    guard: Guard
+    guard: _Watch
     secrets: set[str] = field(default_factory=set)
     """The kinds that it found."""
     header: dict[str, Any] | None = None
@@ -496,8 +645,8 @@ class Judged:
     places: "dict[str, array[int]]" = field(
         default_factory=lambda: {kind: array("q") for kind in KINDS}
     )
-    """For each type the offset and the line of every good record, one after the other; the line
-    is below 0 where the record was not written as it is read."""
+    """For each type the offset, the number and the checksum of the line of every good record, one
+    after the other; the number is below 0 where the record was not written as it is read."""
     keys: set[str] = field(default_factory=set)
     """The keys of all entities."""
     known: set[str] = field(default_factory=set)
@@ -517,6 +666,10 @@ class Judged:
             or any(self.places.values())
             or bool(set(self.refused) - {"line"})
         )
+
+    def good(self) -> int:
+        """How many records can be taken."""
+        return sum(map(len, self.places.values())) // 3
 
     def refuse(self, kind: str, line: int, reason: str) -> None:
         self.refused[kind] += 1
@@ -552,7 +705,7 @@ def take_in(
     in any case. `told` is given how many more records are done, and of how many in all.
     """
     with _source(file) as source:
-        judged = _judge(source, Guard(config.guard_mode))
+        judged = _judge(source, _Watch(Guard(config.guard_mode)))
         if not judged.is_export:
             raise InvalidInput("transfer.not_export", file=file)
         model = judged.model
@@ -599,7 +752,7 @@ def _source(file: Path) -> Iterator[IO[bytes]]:
         raise InvalidInput("transfer.unreadable", file=file, error=error.strerror) from None
 
 
-def _judge(source: IO[bytes], guard: Guard) -> Judged:
+def _judge(source: IO[bytes], guard: _Watch) -> Judged:
     judged, offset = Judged(guard), 0
     for number, line in enumerate(source, start=1):
         if line.strip(b"\xef\xbb\xbf \t\r\n"):
@@ -611,7 +764,7 @@ def _judge(source: IO[bytes], guard: Guard) -> Judged:
                 if kind == "header" and not _begins(judged, record, number):
                     break
                 if kind != "header":
-                    _judge_record(judged, kind, record, offset, number)
+                    _judge_record(judged, kind, record, (offset, number, crc32(line)))
         offset += len(line)
     _count(judged)
     _refuse_loops(judged.next)
@@ -621,7 +774,7 @@ def _judge(source: IO[bytes], guard: Guard) -> Judged:
 def _parsed(line: bytes) -> tuple[str, dict[str, Any]]:
     """The type of the record on a line, and the record without it."""
     try:
-        table = _JSON.decode(line.decode("utf-8-sig"))
+        table = _JSON.decode(line.removeprefix(codecs.BOM_UTF8).decode())
     except UnicodeDecodeError:
         raise InvalidInput("transfer.not_utf8") from None
     except (ValueError, RecursionError) as error:
@@ -651,7 +804,10 @@ def _begins(judged: Judged, header: dict[str, Any], line: int) -> bool:
     return True
 
 
-def _judge_record(judged: Judged, kind: str, table: dict[str, Any], offset: int, line: int) -> None:
+def _judge_record(
+    judged: Judged, kind: str, table: dict[str, Any], place: tuple[int, int, int]
+) -> None:
+    offset, line, checksum = place
     try:
         record, secrets = guarded(judged.guard, kind, read_record(kind, table))
         _check_dimension(judged.model, record)
@@ -660,7 +816,7 @@ def _judge_record(judged: Judged, kind: str, table: dict[str, Any], offset: int,
         return
     judged.secrets.update(secrets)
     plain = "vectors" not in record and record == table
-    judged.places[kind].extend((offset, line if plain else -line))
+    judged.places[kind].extend((offset, line if plain else -line, checksum))
     if kind == "entity":
         judged.keys.add(words.identity(record["id"]))
     if kind in ("entity", "chunk"):
@@ -705,7 +861,7 @@ def _count(judged: Judged) -> None:
     promised = (judged.header or {}).get("records")
     if not isinstance(promised, dict):
         return
-    lines = sum(map(len, judged.places.values())) // 2 + judged.refused.total()
+    lines = judged.good() + judged.refused.total()
     expected = sum(count for count in promised.values() if isinstance(count, int))
     if lines < expected:
         judged.refuse("line", 1, message("transfer.cut_short", expected=expected, found=lines))
@@ -747,6 +903,18 @@ def _fits(model: Model | None, store: SqliteStore | None) -> bool:
     return known is None or (known.name, known.dim) == (model.name, model.dim)
 
 
+def _some(
+    records: Iterator[tuple[int, dict[str, Any], int]], most: int
+) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """The next records that make one transaction."""
+    length = 0
+    for each in islice(records, most):
+        yield each
+        length += each[2]
+        if length > LENGTH:
+            return
+
+
 @dataclass(slots=True)
 class _Work:
     """The second reading: good records, some at a time, and what became of them."""
@@ -763,7 +931,7 @@ class _Work:
     def do(self, kind: str) -> dict[str, int]:
         """Take in all records of a type; how many of each outcome."""
         done: Counter[str] = Counter(refused=self.judged.refused[kind])
-        whole = sum(map(len, self.judged.places.values())) // 2
+        whole = self.judged.good()
         for batch in self._batches(kind):
             good = [each for each in batch if self._complete(kind, each[1])]
             time.sleep(max(0.0, self._pause_ends - time.monotonic()))
@@ -782,19 +950,27 @@ class _Work:
 
     def _batches(self, kind: str) -> Iterator[list[tuple[int, dict[str, Any]]]]:
         """The good records with their lines; of each batch those that were written first lead."""
-        places = iter(self.judged.places[kind])
-        pairs = zip(places, places, strict=True)
-        while batch := list(islice(pairs, AT_ONCE[kind])):
-            records = [(abs(line), self._read(kind, offset, line)) for offset, line in batch]
-            number = "id" if kind in ("relation", "audit") else "seq"
-            yield sorted(records, key=lambda each: each[1].get(number) or 0)
+        number = "id" if kind in ("relation", "audit") else "seq"
+        records = self._read(kind)
+        while batch := list(_some(records, AT_ONCE[kind])):
+            good = [(line, record) for line, record, _ in batch]
+            yield sorted(good, key=lambda each: each[1].get(number) or 0)
 
-    def _read(self, kind: str, offset: int, line: int) -> dict[str, Any]:
-        self.source.seek(offset)
-        _, table = _parsed(self.source.readline())
-        if line > 0:
-            return table
-        return guarded(self.judged.guard, kind, read_record(kind, table)).arguments
+    def _read(self, kind: str) -> Iterator[tuple[int, dict[str, Any], int]]:
+        """Every good record of a type with the number of its line, and how long that is.
+
+        Only what was judged is taken: raises InvalidInput where the file was changed since.
+        """
+        places = iter(self.judged.places[kind])
+        for offset, line, checksum in zip(places, places, places, strict=True):
+            self.source.seek(offset)
+            content = self.source.readline()
+            if crc32(content) != checksum:
+                raise InvalidInput("transfer.changed", file=self.source.name)
+            _, table = _parsed(content)
+            if line < 0:
+                table = guarded(self.judged.guard, kind, read_record(kind, table)).arguments
+            yield abs(line), table, len(content)
 
     def _complete(self, kind: str, record: dict[str, Any]) -> bool:
         """Leave out of a record what it says of others that are nowhere; whether it still holds."""

@@ -196,6 +196,38 @@ def test_a_merge_can_be_taken_back_where_it_was_imported(source: Path, tmp_path:
     assert faults(tmp_path / "other.db") == {}
 
 
+def test_what_was_imported_beside_other_rows_is_known_again(tmp_path: Path) -> None:
+    """Also a merge that was taken back, whose record is found by the number that it has here."""
+    with Memory(config=settings(tmp_path / "source.db")) as memory:
+        fill(memory)
+        memory.remember("Otto met Otto Brandt.", entities=["Otto", {"id": "O", "name": "Otto B"}])
+        memory.relate("O", "boat 2", "owns")
+        merged = memory.merge_entities("Otto", "O")["audit_id"]
+        assert merged
+        assert memory.undo_merge(merged) == 1
+        memory.relate("Otto", "boat 1", "owns", weight=0.1)
+        memory.relate("Otto", "boat 1", "owns", weight=0.2)
+    with Memory(config=settings(tmp_path / "other.db")) as memory:
+        for number in range(30):
+            memory.remember(f"Something else {number}", entities=[f"thing {number}"])
+            memory.relate(f"thing {number}", "thing 0", "beside")
+    content = exported(tmp_path / "source.db")
+    assert total(taken_in(content, tmp_path / "other.db"), "new") == len(lines(content)) - 1
+    both = exported(tmp_path / "other.db")
+    again = taken_in(content, tmp_path / "other.db")
+    assert total(again, "there") == len(lines(content)) - 1
+    assert exported(tmp_path / "other.db") == both
+    assert faults(tmp_path / "other.db") == {}
+
+
+def test_a_line_that_stands_twice_is_imported_once(source: Path, tmp_path: Path) -> None:
+    header, *records = exported(source).splitlines(keepends=True)
+    twice = b"".join(line for record in records for line in (record, record))
+    done = taken_in(twice, tmp_path / "new.db")
+    assert total(done, "new") == total(done, "there") == len(records)
+    assert exported(tmp_path / "new.db") == header + b"".join(records)
+
+
 def test_vectors_are_taken_only_where_they_are_of_the_same_model(
     source: Path, tmp_path: Path
 ) -> None:
@@ -411,6 +443,32 @@ def test_a_record_that_cannot_be_is_refused_by_field(
     assert done.counts["chunk"]["refused"] == 1
 
 
+ODD: Sequence[Any] = (
+    *("", " ", "a", " a", "a  b", "a\n", "\n", "\u200b", "\ud800", "\x00", "Ａ", "é", "e\u0301"),
+    *("x" * 65, "x" * 257, "x" * 2000, "given", "5", "true", "null", "[]", "{}"),
+    *(None, True, 0, 1, -1, 5, 0.0, -0.0, 0.5, 1.0, 1.5, float("inf"), 1 << 63),
+    *("2026-07-01", "2026-07-01T00:00:00.000Z", "2026-07-01 00:00:00.000Z", "2026-07-01T24:00:00Z"),
+    *("2026-07-01T00:00:00.000+00:00Z", "2026-02-30T00:00:00.000Z", "0001-01-01T00:00:00.000Z"),
+    *("chunk_20260701T020304567Z_0123456789ab", "chunk_20260701T020304567Z_0123456789ab\n"),
+    *([], ["a"], [" a"], [1], [None], ["a", "\ud800"], ["chunk_20260701T020304567Z_0123456789ab"]),
+    *({}, {"a": 1}, {"a": "\ud800"}, {"\ud800": 1}, {"a": [1]}, {"a": float("inf")}, {"a": None}),
+    *({"a": "given"}, {"Ａ": "found"}, {"a": "guessed"}, {"": "given"}),
+)
+
+
+def test_no_value_is_taken_unread_that_reading_would_refuse_or_change() -> None:
+    """What tells quickly that a value is as an export writes it must know as much as the reader."""
+    quick = 0
+    for record in (*transfer.RECORDS.values(), transfer.ENTITY_VERSION, transfer.ENTITY_NAME):
+        for name, argument, test in record._fields:
+            for value in ODD:
+                if test(value):
+                    read = argument.read_given(name, value)
+                    assert (type(read), repr(read)) == (type(value), repr(value)), name
+                    quick += 1
+    assert quick > 200
+
+
 def test_what_refers_to_nothing_is_said_and_leaves_no_fault(tmp_path: Path, source: Path) -> None:
     records = lines(exported(source))
     after = {each["superseded_by"] for each in records if each["type"] == "chunk"} - {None}
@@ -565,6 +623,28 @@ def test_others_write_while_an_import_runs(tmp_path: Path, long_export: Path) ->
         assert memory.recall("Entry 333 of the log")["hits"][0]["content"].startswith("Entry 333 ")
         assert len(memory.graph_query("buoy 3", max_hops=1)["nodes"]) > 1
     assert faults(database) == {}
+
+
+def test_a_file_that_changes_after_it_was_judged_is_not_taken_in(
+    tmp_path: Path, long_export: Path
+) -> None:
+    content = long_export.read_bytes()
+    file, database = tmp_path / "changing.jsonl", tmp_path / "m.db"
+    file.write_bytes(content)
+    told = []
+
+    def change(done: int, whole: int) -> None:
+        told.append(done)
+        with file.open("r+b") as changed:
+            changed.write(content.replace(b'"importance":0.5', b'"importance":9.5'))
+
+    with pytest.raises(InvalidInput, match=r"changing\.jsonl"):
+        transfer.take_in(file, settings(database), strict=False, dry_run=False, told=change)
+    assert told
+    assert faults(database) == {}
+    assert all(record.get("importance", 0.5) == 0.5 for record in lines(exported(database)))
+    taken_in(content, database)
+    assert exported(database) == content
 
 
 def killed_imports(file: Path, database: Path, times: int, seed: int) -> Sequence[int]:
