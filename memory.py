@@ -545,7 +545,7 @@ class Memory:
                 self._guard,
                 CLIENT,
                 self._model,
-                self._query_vector,
+                self._vector_or_why,
                 self._vectors_off,
                 self._entries_by_words,
                 self._work.set,
@@ -673,14 +673,14 @@ class Memory:
 
     def _find(self, read: Mapping[str, Any], asked: str) -> tuple[list[Hit], list[str]]:
         uses_vectors = self._uses("vector", read["strategy"])
-        vector = self._query_vector(read["query"]) if uses_vectors else None  # and its model
+        vector, failed = self._vector_or_why(read["query"]) if uses_vectors else (None, "")
         uncued = self._read_cues() if self._uses("cue", read["strategy"]) else 0
         fusion = self._fusion if read["strategy"] == "rrf" else self._fusion.of_one_lane()
         with self._store.views() as views:
             view = views["graph"]
             with view.reading():
                 query = self._query(view, read, asked, vector)
-                rankings, notices = self._rank(views, query, read["strategy"])
+                rankings, notices = self._rank(views, query, read["strategy"], failed)
             fused = answers.fuse(query, rankings, fusion)
             with view.reading():  # anew: what was changed meanwhile is shown as it is now
                 found = answers.hits(
@@ -741,9 +741,12 @@ class Memory:
         return dates.named(query, now, self._zone, index.years)
 
     def _rank(
-        self, views: Mapping[str, View], query: Query, strategy: str
+        self, views: Mapping[str, View], query: Query, strategy: str, failed: str
     ) -> tuple[dict[Lane, Ranking], list[str]]:
-        """Run the lanes that a strategy needs; a lane that fails leaves the others to answer."""
+        """Run the lanes that a strategy needs; a lane that fails leaves the others to answer.
+
+        `failed` says why the query has no vector, where its model failed over it.
+        """
         alone = strategy.removesuffix("_only")
         self._refuse_off(strategy)
         wanted = [lane for lane in (*ALONE, *self._by_cues) if self._uses(lane, strategy)]
@@ -754,15 +757,14 @@ class Memory:
             outcomes["graph"] = _attempt("graph", graph_lane, views["graph"], query, seeds)
             if isinstance(outcomes["graph"], Ranking):
                 rankings["graph"] = outcomes["graph"]
-        failed = {lane: each for lane, each in outcomes.items() if isinstance(each, Exception)}
-        if failed and not rankings:
-            raise next(iter(failed.values()))
-        notices = [message("notice.lane_failed", lane=lane) for lane in failed]
+        faults = {lane: each for lane, each in outcomes.items() if isinstance(each, Exception)}
+        if faults and not rankings:
+            raise next(iter(faults.values()))
+        notices = [message("notice.lane_failed", lane=lane) for lane in faults]
         if self._cues_off and self._uses("cue", strategy):
             notices.append(message("notice.cues_off", reason=self._cues_off))
         if "vector" in wanted and query.vector is None:
-            off = self._vectors_off() or message("notice.lane_failed", lane="vector")
-            notices.insert(0, off)
+            notices.insert(0, failed or self._vectors_off() or message("notice.loading"))
         if strategy != "rrf":
             rankings = {lane: each for lane, each in rankings.items() if lane == alone}
         return rankings, notices
@@ -798,10 +800,18 @@ class Memory:
         setting = self.config.recall_concurrent
         return setting == "on" or (setting == "auto" and index.size > MOST_IN_TURN)
 
+    def _vector_or_why(self, text: str) -> tuple[tuple[Vectors, Model] | None, str]:
+        """The vector of a query and its model; where the model failed, why there is none."""
+        try:
+            return self._query_vector(text), ""
+        except ModelError as error:
+            return None, str(error)
+
     def _query_vector(self, text: str) -> tuple[Vectors, Model] | None:
         """The vector of a query and the model that made it.
 
-        Memories that wait for their vectors get them first, as time allows.
+        Memories that wait for their vectors get them first, as time allows. Raises ModelError
+        where the model fails over the text.
         """
         deadline = time.monotonic() + self.config.embedder_wait_seconds
         model = self._model(self.config.embedder_wait_seconds)
@@ -812,9 +822,9 @@ class Memory:
             self._fill(model, deadline, longest=INLINE_CHARACTERS)
         try:
             return self._models.query_vector(model, text), model.known
-        except Exception:  # whatever a model's library raises: the other lanes answer
+        except Exception as error:  # whatever a model's library raises
             log.exception("the model failed over a question")
-            return None
+            raise ModelError("notice.lane_failed", lane="vector") from error
 
     def _vectors_off(self) -> str:
         """Why the vector lane did not answer; empty where it did."""

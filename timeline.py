@@ -49,8 +49,8 @@ class Surroundings:
     client: ContextVar[str]
     model: Callable[[float | None], OfFile | None]
     """The file's model, if it is there within some seconds; None waits until that is known."""
-    query_vector: Callable[[str], tuple[Vectors, Model] | None]
-    """The vector of a question and the model that made it, if there is one."""
+    query_vector: Callable[[str], tuple[tuple[Vectors, Model] | None, str]]
+    """The vector of a question and the model that made it; where it failed, why there is none."""
     why_off: Callable[[], str]
     """Why no vectors are to be had, for a person; empty where they are."""
     by_words: Callable[[str, int], list[str]]
@@ -159,9 +159,9 @@ class Timeline:
         and 1 for the same, `cosine` the mean of the six cosines as the model has them."""
         given = {"query": query, "top_k": top_k, "score_threshold": score_threshold}
         read = self._contract.read("memory_query", given)
-        asked, model = self._parts.query_vector(read["query"]), self._parts.model(0)
+        (asked, failed), model = self._parts.query_vector(read["query"]), self._parts.model(0)
         if asked is None or model is None or model.known.mark != asked[1].mark:
-            return self._query_by_words(read["query"], read["top_k"])
+            return self._query_by_words(read["query"], read["top_k"], failed)
         least = read["score_threshold"]
         if least is None:
             least = self.settings()[0].score_threshold
@@ -185,7 +185,7 @@ class Timeline:
         notices += [message("notice.pending", count=matrix.waiting)] if matrix.waiting else []
         return {"results": results} | ({"notice": " ".join(notices)} if notices else {})
 
-    def _query_by_words(self, query: str, top_k: int) -> dict[str, Any]:
+    def _query_by_words(self, query: str, top_k: int, failed: str) -> dict[str, Any]:
         """Entries that have the question's words, where no vectors are to be had."""
         ids = self._parts.by_words(query, top_k)
         with self._store.view() as view:
@@ -195,7 +195,7 @@ class Timeline:
         there = [row for row in rows if row.expires_at is None or row.expires_at > now]
         results = [_shown(row) | {"score": None, "cosine": None} for row in there]
         found = [] if results else [message("notice.nothing")]
-        why = self._parts.why_off() or message("notice.lane_failed", lane="vector")
+        why = failed or self._parts.why_off() or message("notice.loading")
         return {"results": results, "notice": " ".join([*found, why])}
 
     def get_context(
