@@ -299,7 +299,7 @@ def use() -> OfflineUse:
     ("load", "count", "asked", "candidates"),
     [
         pytest.param(use, 192, 20, CANDIDATES // 8, id="USE"),
-        pytest.param(e5, 96, 12, CANDIDATES // 8, id="E5"),
+        pytest.param(e5, 96, 12, CANDIDATES // 8, id="E5", marks=pytest.mark.long),
         pytest.param(e5, 3000, 100, CANDIDATES, id="E5, more", marks=pytest.mark.long),
         pytest.param(use, 4000, 100, CANDIDATES, id="USE, more", marks=pytest.mark.long),
     ],
