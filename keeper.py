@@ -4,27 +4,17 @@ The server starts it; of several processes on one file only one does it at a tim
 short or can be stopped, and tells in `memory_stats` when it was last done, or why it failed.
 """
 
-import logging
-import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
-from filelock import FileLock, Timeout
-
 import backup
 import timestamps
 from config import Config
-from errors import MneloError
-from file_check import beside
 from store import LARGE_LOG, SqliteStore
+from upkeep import Upkeep
 
-log = logging.getLogger("mnelo.keeper")
-
-TICK_SECONDS = 0.5
 PATIENCE_SECONDS = 0.5
-LEAVE_SECONDS = 2.0
-"""How long the end of the server waits for the step at hand."""
 PURGE_SECONDS = 86_400.0
 """How long after a purge the next one begins."""
 BREATH_SECONDS = 0.02
@@ -33,10 +23,11 @@ AGAIN_SECONDS = 600.0
 """How long after a failed backup or purge the next one is tried."""
 
 
-class Keeper:
+class Keeper(Upkeep):
     """Brings the log of changes into the file when nobody writes, and trims and tunes the rest."""
 
     def __init__(self, store: SqliteStore, config: Config) -> None:
+        super().__init__(store.path, "keeper")
         self._store = store
         self._idle = config.keeper_idle_seconds
         self._steps: dict[str, Callable[[], object]] = {
@@ -45,43 +36,13 @@ class Keeper:
         }
         self._interval = config.keeper_interval_seconds
         self._config = config
-        self._lock = FileLock(beside(store.path, ".keeper"), thread_local=False)
-        self._stop = threading.Event()
-        self._done: dict[str, str] = {}
-        self._failed: dict[str, str] = {}
         self._quiet = (0, time.monotonic())
         self._next = time.monotonic() + self._interval
         self._next_backup = self._next_purge = 0.0
-        self._thread = threading.Thread(target=self._run, name="mnelo-keeper", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the step at hand; the file is left whole, if nobody else is using it."""
-        self._stop.set()
-        self._thread.join(LEAVE_SECONDS)
+    def _leave(self) -> None:
+        """The file is left whole, if nobody else is using it."""
         self._do("checkpoint", self._store.checkpoint)
-        self._lock.release()
-
-    def report(self) -> dict[str, object]:
-        """Whether this process keeps the file, when each step was last done, and what failed."""
-        failed = {"failed": dict(self._failed)} if self._failed else {}
-        return {"keeping": self._lock.is_locked, **self._done, **failed}
-
-    def _run(self) -> None:
-        while not self._stop.wait(TICK_SECONDS):
-            if self._has_the_job():
-                self._tick(time.monotonic())
-
-    def _has_the_job(self) -> bool:
-        """Whether no other process keeps this file; who ends, or is killed, leaves the job free."""
-        if not self._lock.is_locked:
-            try:
-                self._lock.acquire(timeout=0)
-            except (Timeout, OSError):
-                return False
-        return True
 
     def _tick(self, now: float) -> None:
         if self._is_idle(now):
@@ -131,12 +92,3 @@ class Keeper:
         if size != self._quiet[0]:
             self._quiet = (size, now)
         return size > 0 and now - self._quiet[1] >= self._idle
-
-    def _do(self, name: str, step: Callable[[], object]) -> None:
-        try:
-            step()
-            self._done[name] = timestamps.now()
-            self._failed.pop(name, None)
-        except (MneloError, OSError) as error:
-            self._failed[name] = str(error)
-            log.warning("%s: %s", name, error)

@@ -3,36 +3,26 @@
 Of several processes on one file only one does it at a time.
 """
 
-import logging
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
-
-from filelock import FileLock, Timeout
 
 import store
 import timestamps
 from calibration import scripts
 from distinct import difference, read
 from embedder import OfFile
-from file_check import beside
 from groups import edges
 from mnelo_locale import message
 from store import SqliteStore
 from timeline_settings import Settings
-
-log = logging.getLogger("mnelo.timeline")
+from upkeep import Upkeep
 
 CLIENT = "timeline"
-TICK_SECONDS = 0.5
 QUIET_SECONDS = 2.0
 """How long nothing was written before groups are looked for."""
 LATEST_SECONDS = 30.0
 """How long that is put off at most, while somebody writes all the time."""
-LEAVE_SECONDS = 2.0
-"""How long the end of the server waits for the step at hand."""
 MERGED_AT_ONCE = 8  # entries, whose texts keep the model for a moment
 MOST_FACTS = 10_000  # texts of which it is kept what they state, while doubles are looked for
 
@@ -45,7 +35,7 @@ class Steps(Protocol):
     def regroup(self) -> dict[str, Any]: ...
 
 
-class TimelineKeeper:
+class TimelineKeeper(Upkeep):
     """Gives waiting entries their vectors, groups them, closes what expires, marks what doubles."""
 
     def __init__(
@@ -54,47 +44,18 @@ class TimelineKeeper:
         settings: Callable[[], tuple[Settings, list[str]]],
         steps: Steps,
     ) -> None:
+        super().__init__(of.path, "timeline")
         self._store, self._settings, self._steps = of, settings, steps
-        self._lock = FileLock(beside(of.path, ".timeline"), thread_local=False)
-        self._stop = threading.Event()
-        self._done: dict[str, str] = {}
-        self._failed: dict[str, str] = {}
         self._swept_at = float("-inf")
         self._told: list[str] = []
         self._grouped = _Grouped()
-        self._thread = threading.Thread(target=self._run, name="mnelo-timeline", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
+    def _tick(self, now: float) -> None:
+        self._do("look", lambda: self._look(now))
 
-    def stop(self) -> None:
-        """End after the step at hand."""
-        self._stop.set()
-        self._thread.join(LEAVE_SECONDS)
-        self._lock.release()
-
-    def report(self) -> dict[str, object]:
-        """Whether this process does it, when each step was last done, and what failed."""
-        failed = {"failed": dict(self._failed)} if self._failed else {}
-        return {"keeping": self._lock.is_locked, **self._done, **failed}
-
-    def _run(self) -> None:
-        while not self._stop.wait(TICK_SECONDS):
-            if self._has_the_job():
-                self._do("look", self._look)
-
-    def _has_the_job(self) -> bool:
-        """Whether no other process keeps these entries; who ends, or is killed, leaves it free."""
-        if not self._lock.is_locked:
-            try:
-                self._lock.acquire(timeout=0)
-            except (Timeout, OSError):
-                return False
-        return True
-
-    def _look(self) -> bool:
+    def _look(self, now: float) -> bool:
         """Do what is due; False, since each step is told of by itself."""
-        now, settings = time.monotonic(), self._read_settings()
+        settings = self._read_settings()
         entries = self._entries(settings)
         if self._grouped.differs(entries):
             self._do("vectors", self._merge_all)
@@ -111,7 +72,7 @@ class TimelineKeeper:
         """The settings in force; what is wrong in the table is logged once."""
         settings, wrong = self._settings()
         for sentence in set(wrong) - set(self._told):
-            log.warning("%s", sentence)
+            self._log.warning("%s", sentence)
         self._told = wrong
         return settings
 
@@ -132,19 +93,18 @@ class TimelineKeeper:
         return True
 
     def _do(self, name: str, step: Callable[[], object]) -> None:
-        if self._stop.is_set():
-            return
-        try:
-            if step() is not False:
-                self._done[name] = timestamps.now()
-            self._failed.pop(name, None)
-        except Exception as error:  # a model's library may raise anything; upkeep goes on
-            if self._stop.is_set():  # the file was closed meanwhile
-                return
-            said = str(error) or type(error).__name__
-            if said != self._failed.get(name):  # it may be tried twice a second
-                log.warning("%s: %s", name, said)
-            self._failed[name] = said
+        """Nothing more once the server ends, when the file may be closed at any moment."""
+
+        def unless_stopped() -> object:
+            try:
+                return step()
+            except Exception:
+                if self._stop.is_set():
+                    return False
+                raise
+
+        if not self._stop.is_set():
+            super()._do(name, unless_stopped)
 
 
 class _Grouped:
