@@ -71,6 +71,7 @@ from results import (
 from rows import (
     TIMELINE,
     Change,
+    ChunkRow,
     GraphBounds,
     LogEntry,
     Model,
@@ -166,6 +167,7 @@ class Memory:
         )
         self._load_model = load_model or (lambda recorded: embedder.load(self.config, recorded))
         self._models = ModelLoader(self._model_for_file)
+        self._failed: set[tuple[str, int]] = set()  # by model and seq: what it failed over
         self._mark = ""  # of the file's model, when it was last loaded or could not be
         self._closing = threading.Event()
         self._work = threading.Event()
@@ -895,30 +897,40 @@ class Memory:
     def _fill(
         self, model: OfFile, deadline: float = math.inf, *, longest: int | None = None
     ) -> int:
-        """Embed up to 64 waiting memories before the deadline; how many got their vectors."""
+        """Embed up to 64 waiting memories before the deadline; how many that settled.
+
+        One that the model fails over is tried once: it keeps no other waiting.
+        """
         left = -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
         if not self._pending_count() or not self._fill_lock.acquire(timeout=left):
             return 0
         try:
-            with self._store.view() as view:
-                waiting = view.pending(FILL_FIRST)
-            due = [row for row in waiting if longest is None or len(row.content) <= longest]
-            filled = 0
+            due = self._due(model.known.mark, longest)
+            settled = 0
             for start in range(0, len(due), embedder.PORTION):
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or self._closing.is_set():
                     break
-                rows = due[start : start + embedder.PORTION]
-                passages = [
-                    passage(row.content, row.source, row.timestamp, self._zone) for row in rows
-                ]
-                made = zip(rows, self._embed(model, passages), strict=True)
-                filled += self._store.put_vectors(
-                    [(row.seq, vectors) for row, vectors in made if vectors is not None],
-                    model.known.mark,
-                )
-            return filled
+                settled += self._fill_some(model, due[start : start + embedder.PORTION])
+            return settled
         finally:
             self._fill_lock.release()
+
+    def _due(self, mark: str, longest: int | None) -> list[ChunkRow]:
+        """The next memories that wait, but for those that the model failed over."""
+        with self._store.view() as view:
+            waiting = view.pending(FILL_FIRST + len(self._failed))
+        due = [row for row in waiting if (mark, row.seq) not in self._failed]
+        return [row for row in due if longest is None or len(row.content) <= longest][:FILL_FIRST]
+
+    def _fill_some(self, model: OfFile, rows: Sequence[ChunkRow]) -> int:
+        mark = model.known.mark
+        passages = [passage(row.content, row.source, row.timestamp, self._zone) for row in rows]
+        made = list(zip(rows, self._embed(model, passages), strict=True))
+        if self._closing.is_set():  # which leaves texts without vectors too
+            return 0
+        self._failed.update((mark, row.seq) for row, vectors in made if vectors is None)
+        done = [(row.seq, vectors) for row, vectors in made if vectors is not None]
+        return self._store.put_vectors(done, mark) + len(rows) - len(done)
 
     def _embedder_state(self, recorded: Model | None) -> dict[str, Any]:
         state: dict[str, Any] = {"state": self._models.state}

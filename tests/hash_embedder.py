@@ -27,6 +27,20 @@ class HashEmbedder:
         return _hashed(text, self.dim)
 
 
+class Failing(HashEmbedder):
+    """Fails over every text that has a certain word."""
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        if any("poison" in text for text in texts):
+            raise RuntimeError
+        return super().passages(texts)
+
+    def query(self, text: str) -> Vectors:
+        if "poison" in text:
+            raise RuntimeError
+        return super().query(text)
+
+
 @lru_cache(4096)
 def _hashed(text: str, dim: int) -> Vectors:
     vector = np.zeros(dim, np.float32)

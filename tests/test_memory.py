@@ -14,7 +14,7 @@ import answers
 from conftest import Open
 from crash_worker import look
 from errors import InvalidInput, MneloError, NotFound
-from hash_embedder import HashEmbedder
+from hash_embedder import Failing, HashEmbedder
 from memory import CLIENT, Memory
 
 
@@ -713,3 +713,15 @@ def test_what_was_stored_is_there_after_a_restart(open_memory: Open, tmp_path: P
     memory.close()
     assert not list(tmp_path.glob("memory.db-*")), "the whole memory is in the one file"
     assert open_memory(model=HashEmbedder()).recall("red boat") == before
+
+
+def test_what_the_model_fails_over_keeps_no_later_memory_without_vectors(open_memory: Open) -> None:
+    """The oldest 64 that waited were tried again and again, and nothing behind them ever was."""
+    before = open_memory()
+    before.remember_many([{"content": f"poison {number}"} for number in range(70)])
+    before.remember("the ferry to Riga")
+    memory = open_memory(model=Failing())
+    assert memory.fill_pending() == 1
+    assert memory.stats()["pending"] == 70
+    (hit,) = memory.recall("the ferry to Riga", strategy="vector_only")["hits"]
+    assert hit["content"] == "the ferry to Riga"

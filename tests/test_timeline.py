@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ from calibration import scaled
 from config import ROOT, Config
 from conftest import Open
 from errors import InvalidInput, NotFound
-from hash_embedder import HashEmbedder
+from hash_embedder import Failing, HashEmbedder
 from memory import Memory
-from rows import Vectors
 from timeline import MERGED_AT_ONCE, Timeline
 from timeline_arguments import CATEGORIES
 from timeline_keeper import CLIENT
@@ -270,20 +269,6 @@ def test_entries_written_before_there_was_a_model_get_their_vectors_later(
     assert "4" in answer["notice"]
     later.rebuild_groups()
     assert later.status()["pending"] == 0
-
-
-class Failing(HashEmbedder):
-    """Fails over every text that has a certain word."""
-
-    def passages(self, texts: Sequence[str]) -> Vectors:
-        if any("poison" in text for text in texts):
-            raise RuntimeError
-        return super().passages(texts)
-
-    def query(self, text: str) -> Vectors:
-        if "poison" in text:
-            raise RuntimeError
-        return super().query(text)
 
 
 def test_what_the_model_fails_over_keeps_no_other_entry_waiting(open_memory: Open) -> None:
