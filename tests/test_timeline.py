@@ -22,7 +22,7 @@ from hash_embedder import Failing, HashEmbedder
 from memory import Memory
 from timeline import MERGED_AT_ONCE, Timeline
 from timeline_arguments import CATEGORIES
-from timeline_keeper import CLIENT
+from timeline_keeper import CLIENT, LATEST_SECONDS, _Grouped
 from timeline_scale import merged
 
 TAGS = ["出差", "上海", "周五", "行程", "工作"]
@@ -262,8 +262,13 @@ def test_entries_written_before_there_was_a_model_get_their_vectors_later(
     early = open_memory().timeline()
     for at in range(12):
         early.write(entry(f"fact number {at} of the early days"))
-    later = open_memory(model=HashEmbedder()).timeline()
+    memory = open_memory(model=HashEmbedder())
+    later = memory.timeline()
     assert later.status()["pending"] == 12
+    later._parts.wake()
+    wait(lambda: memory.stats()["pending"] == 0)
+    (hit, *_) = memory.recall("fact number 3 of the early days", strategy="vector_only")["hits"]
+    assert hit["similarity"] == pytest.approx(1, abs=1e-3), "made of the summary as it stands"
     answer = later.query("fact number 3 of the early days")
     assert "fact number 3 of the early days" in summaries(answer)
     assert "4" in answer["notice"]
@@ -444,6 +449,20 @@ def test_a_group_keeps_its_id_when_it_grows_and_loses_who_is_forgotten(
     assert ids[0] not in [each["timeline_id"] for each in members]
     with pytest.raises(NotFound, match="There is no group nowhere"):
         timeline.get_group_members("nowhere")
+
+
+def test_an_answer_has_so_many_groups_and_members_and_no_more(
+    timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alike(timeline)
+    for text in ("gamma", "delta", "sigma", "omega"):
+        timeline.write(TRIP | {"summary": f"{TRIP['summary']} {text}"})
+    timeline.rebuild_groups()
+    (first, second) = timeline.list_groups()["groups"]
+    monkeypatch.setattr("timeline.MOST_SHOWN", 1)
+    assert timeline.list_groups()["groups"] == [first]
+    told = timeline.get_group_members(second["group_id"])
+    assert (told["total"], len(told["members"])) == (4, 1)
 
 
 def test_where_time_is_too_short_the_last_groups_stay_and_it_is_said(open_memory: Open) -> None:
@@ -711,6 +730,51 @@ def test_upkeep_takes_up_what_is_set_while_it_runs(memory: Memory, timeline: Tim
         wait(lambda: bool(timeline.list_groups()["groups"]))
     finally:
         timeline.close()
+
+
+@pytest.mark.parametrize("switched_on", [True, False])
+def test_upkeep_looks_for_doubles_where_that_is_switched_on(
+    open_memory: Open, switched_on: bool
+) -> None:
+    settings = {"timeline_dedup_enable": switched_on, "timeline_daemon_interval": 1}
+    timeline = open_memory(model=HashEmbedder(), **settings).timeline()
+    for end in ("", "."):
+        timeline.write(entry(f"The depot in Riga is open on weekends{end}"))
+    timeline.keep()
+    try:
+        step = "dedup" if switched_on else "sweep"
+        wait(lambda: step in timeline.status()["upkeep"])
+        assert timeline.status()["time_sensitive"] == switched_on
+    finally:
+        timeline.close()
+
+
+def test_how_alike_doubles_must_be_is_a_setting(memory: Memory, timeline: Timeline) -> None:
+    for end in ("", " in spring"):
+        timeline.write(entry(f"The depot in Riga is open on weekends{end}"))
+    put_setting(memory, dedup_threshold="1")
+    assert timeline.mark_duplicates() == 0
+    put_setting(memory, dedup_threshold="0.5")
+    assert timeline.mark_duplicates() == 1
+
+
+def test_how_well_an_entry_must_fit_is_a_setting(memory: Memory, timeline: Timeline) -> None:
+    timeline.write(TRIP)
+    assert timeline.query("用户周五要去上海")["results"]
+    put_setting(memory, score_threshold="1")
+    assert timeline.query("用户周五要去上海")["results"] == []
+    assert timeline.query("用户周五要去上海", score_threshold=0.1)["results"]
+
+
+def test_groups_are_put_off_while_somebody_writes_but_not_for_ever() -> None:
+    grouped = _Grouped()
+    assert grouped.is_due(0.0, "first"), "at the start nothing is waited for"
+    grouped.entries = "first"
+    due = [at for at in range(1, 60) if grouped.is_due(at, f"written at {at}")]
+    assert due[0] == 1 + LATEST_SECONDS
+    grouped.entries = "all"
+    grouped.is_due(100, "all")
+    assert [grouped.is_due(at, "one more") for at in (101, 102, 103)] == [False, False, True]
 
 
 def wait(there: Callable[[], bool]) -> None:
