@@ -2801,6 +2801,12 @@ def _to_timeline(db: apsw.Connection) -> None:
             key   TEXT PRIMARY KEY,
             value TEXT NOT NULL
         ) STRICT, WITHOUT ROWID;
+    """)
+    _search_contexts(db)
+
+
+def _search_contexts(db: apsw.Connection) -> None:
+    db.execute("""
         DROP VIEW searchable;
         CREATE VIEW searchable AS
         SELECT

@@ -77,38 +77,10 @@ def test_a_new_user_finds_a_way_through_all_ten_tools(server: Served) -> None:
         assert len(names) == 17
         while not (await call("memory_init"))["vectors"]:
             time.sleep(0.1)
-        first = entry(*TRIPS[0], context_text=TALK)
-        trip = (await call("memory_write", data=json.dumps(first, ensure_ascii=False)))[
-            "timeline_id"
-        ]
-        for each in TRIPS[1:]:
-            await call("memory_write", data=entry(*each))
-        coffee = (await call("memory_write", data=entry(*COFFEE)))["timeline_id"]
-        found = (await call("memory_query", query="用户喜欢喝什么咖啡？"))["results"]
-        assert [each["timeline_id"] for each in found] == [coffee]
-        assert found[0]["score"] > 0.15
-        assert found[0]["cosine"] > found[0]["score"]
-        assert (await call("memory_query", query="量子力学的薛定谔方程"))["results"] == []
-        assert (
-            len((await call("memory_query", query="什么时候去上海出差", top_k=2))["results"]) == 2
-        )
-        told = await call("memory_get_context", timeline_id=trip)
-        assert told["segments"][0]["text"] == TALK
-        await call("memory_write_context", timeline_id=trip, context_text="后来改住静安。")
-        more = await call("memory_get_context", timeline_id=trip, offset=1)
-        assert (more["segments"], more["has_more"]) == (
-            [{"index": 1, "text": "后来改住静安。"}],
-            False,
-        )
-        assert (await call("memory_rebuild_groups"))["status"] == "rebuilt"
-        (group,) = (await call("memory_list_groups"))["groups"]
-        members = (await call("memory_get_group_members", group_id=group["group_id"]))["members"]
-        assert [each["summary"] for each in members] == [summary for summary, _ in TRIPS]
-        assert (await call("memory_get_groups", entry_id=trip))["groups"][0] == {
-            "group_id": group["group_id"],
-            "members": 4,
-        }
-        assert (await call("memory_get_groups", entry_id=coffee))["groups"] == []
+        trip, coffee = await write_entries(call)
+        await ask(call, coffee)
+        await read_context(call, trip)
+        await look_at_groups(call, trip, coffee)
         status = await call("memory_status")
         assert (status["entries"], status["segments"], status["pending"]) == (5, 2, 0)
         assert call.refused == []
@@ -117,6 +89,45 @@ def test_a_new_user_finds_a_way_through_all_ten_tools(server: Served) -> None:
         assert hits["hits"][0]["chunk_id"] == trip
 
     talk(sse_client(server.url + "/sse"), say)
+
+
+async def write_entries(call: Person) -> tuple[str, str]:
+    """The ids of a trip with a context and of a taste, beside three more about the trip."""
+    first = json.dumps(entry(*TRIPS[0], context_text=TALK), ensure_ascii=False)
+    trip = await call("memory_write", data=first)
+    for each in TRIPS[1:]:
+        await call("memory_write", data=entry(*each))
+    coffee = await call("memory_write", data=entry(*COFFEE))
+    return trip["timeline_id"], coffee["timeline_id"]
+
+
+async def ask(call: Person, coffee: str) -> None:
+    found = (await call("memory_query", query="用户喜欢喝什么咖啡？"))["results"]
+    assert [each["timeline_id"] for each in found] == [coffee]
+    assert found[0]["score"] > 0.15
+    assert found[0]["cosine"] > found[0]["score"]
+    assert (await call("memory_query", query="量子力学的薛定谔方程"))["results"] == []
+    two = await call("memory_query", query="什么时候去上海出差", top_k=2)
+    assert len(two["results"]) == 2
+
+
+async def read_context(call: Person, trip: str) -> None:
+    told = await call("memory_get_context", timeline_id=trip)
+    assert told["segments"][0]["text"] == TALK
+    await call("memory_write_context", timeline_id=trip, context_text="后来改住静安。")
+    more = await call("memory_get_context", timeline_id=trip, offset=1)
+    assert more["segments"] == [{"index": 1, "text": "后来改住静安。"}]
+    assert more["has_more"] is False
+
+
+async def look_at_groups(call: Person, trip: str, coffee: str) -> None:
+    assert (await call("memory_rebuild_groups"))["status"] == "rebuilt"
+    (group,) = (await call("memory_list_groups"))["groups"]
+    members = (await call("memory_get_group_members", group_id=group["group_id"]))["members"]
+    assert [each["summary"] for each in members] == [summary for summary, _ in TRIPS]
+    of_trip = (await call("memory_get_groups", entry_id=trip))["groups"]
+    assert of_trip[0] == {"group_id": group["group_id"], "members": 4}
+    assert (await call("memory_get_groups", entry_id=coffee))["groups"] == []
 
 
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
