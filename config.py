@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import timestamps
-from errors import ConfigError
+from core import timestamps
+from core.errors import ConfigError
 
 if sys.version_info >= (3, 11):
     import tomllib

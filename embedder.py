@@ -21,12 +21,12 @@ from typing import Any, Generic, Protocol
 import numpy as np
 from typing_extensions import TypeVar
 
-import words
-from calibration import UNRELATED, Zeros, of_texts
 from config import Config
-from errors import MneloError, ModelError
+from core.errors import MneloError, ModelError
+from core.types import Model, Noise, Vectors
+from index.calibration import UNRELATED, Zeros, of_texts
 from mnelo_locale import message
-from rows import Model, Noise, Vectors
+from text import words
 
 log = logging.getLogger("mnelo")
 

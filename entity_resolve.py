@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
 
-import words
-from rows import EntityNames
+from core.types import EntityNames
+from text import words
 
 SAME_NAME = 1.0
 SAME_CODE = 0.98

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import client_configs
-from address import HostRefused, PortTaken
+from access.address import HostRefused, PortTaken
 from config import VERSION, Config
-from errors import AuthError, ConfigError, MneloError, StoreError
+from core.errors import AuthError, ConfigError, MneloError, StoreError
 from mnelo_locale import message
+from server import client_configs
 
 STATUS: dict[type[MneloError], int] = {
     ConfigError: 2,
@@ -47,11 +47,11 @@ def _run(given: argparse.Namespace) -> int:
     if given.print_config:
         return client_configs.run(given, config)
     if given.check:
-        from server import check as run
+        from server.server import check as run
     elif given.transport == "stdio":
-        from bridge import run
+        from server.bridge import run
     else:
-        from server import run
+        from server.server import run
     return run(given, config)
 
 

@@ -23,39 +23,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-import answers
-import backup
-import dates
 import embedder
 import entity_resolve
-import timestamps
-import validation
-import words
-from answers import Fusion
-from calibration import scaled
-from certainty import is_known
+from access import validation
+from access.validation import Choice, Id, Integer, Name, Number
 from config import LANES, VERSION, Config
-from embedder import Embedder, ModelLoader, OfFile
-from errors import ConfigError, InvalidInput, MneloError, ModelError, NotFound
-from fusion import best_rows
-from graph import Walk, neighbourhood
-from guard import Guard
-from index import NOBODY, UNSPACED, Index
-from keeper import Keeper
-from lanes import (
-    ENTITY,
-    SEEDS,
-    Query,
-    Ranking,
-    cue_lane,
-    entity_lane,
-    graph_lane,
-    meta_lane,
-    vector_lane,
-)
-from mnelo_locale import message
-from recall_log import RecallLog
-from results import (
+from core import timestamps
+from core.errors import ConfigError, InvalidInput, MneloError, ModelError, NotFound
+from core.results import (
     Duplicates,
     Forgotten,
     Graph,
@@ -68,7 +43,7 @@ from results import (
     Similar,
     Updated,
 )
-from rows import (
+from core.types import (
     TIMELINE,
     Change,
     ChunkRow,
@@ -82,6 +57,18 @@ from rows import (
     Vectors,
     is_chunk_id,
 )
+from embedder import Embedder, ModelLoader, OfFile
+from index.calibration import scaled
+from index.chunks import NOBODY, UNSPACED, Index
+from mnelo_locale import message
+from recall import hits as hits_module
+from recall.answerability import is_known
+from recall.fusion import best_rows
+from recall.hits import Fusion
+from recall.lanes import SEEDS, cue_lane, entity_lane, graph_lane, meta_lane, vector_lane
+from recall.log import RecallLog
+from recall.neighbourhood import Walk, neighbourhood
+from recall.query import ENTITY, Query, Ranking
 from store import (
     SCHEMA_VERSION,
     CueSettings,
@@ -92,10 +79,13 @@ from store import (
     index_cues,
     uncued_count,
 )
-from validation import Choice, Id, Integer, Name, Number
+from text import dates, words
+from text.guard import Guard
+from upkeep import backup
+from upkeep.keeper import Keeper
 
 if TYPE_CHECKING:
-    from timeline import Timeline
+    from timeline.timeline import Timeline
 
 log = logging.getLogger("mnelo")
 
@@ -371,7 +361,7 @@ class Memory:
             return {"hits": [], "notice": message("notice.placeholder")}
         started, asked = time.perf_counter(), timestamps.now()
         found, notices = self._find(read, asked)
-        shown = answers.fit(found, read["max_tokens"], read["query"])
+        shown = hits_module.fit(found, read["max_tokens"], read["query"])
         if len(shown) < len(found):
             notices.append(message("notice.budget", left=len(found) - len(shown)))
         if not self._store.read_only:
@@ -538,7 +528,7 @@ class Memory:
 
     def timeline(self) -> "Timeline":
         """The tools for entries of the timeline, in this file and with this model."""
-        from timeline import Surroundings, Timeline
+        from timeline.timeline import Surroundings, Timeline
 
         return Timeline(
             Surroundings(
@@ -683,9 +673,9 @@ class Memory:
             with view.reading():
                 query = self._query(view, read, asked, vector)
                 rankings, notices = self._rank(views, query, read["strategy"], failed)
-            fused = answers.fuse(query, rankings, fusion)
+            fused = hits_module.fuse(query, rankings, fusion)
             with view.reading():  # anew: what was changed meanwhile is shown as it is now
-                found = answers.hits(
+                found = hits_module.hits(
                     view, query, fused, top_k=read["top_k"], explain=read["explain"]
                 )
                 pending = view.pending_count() if uses_vectors and not self._off() else 0
@@ -755,7 +745,7 @@ class Memory:
         outcomes = self._run(views, query, wanted)
         rankings = {lane: each for lane, each in outcomes.items() if isinstance(each, Ranking)}
         if self._uses("graph", strategy):
-            seeds = answers.seeds(rankings, query, self._fusion, SEEDS)
+            seeds = hits_module.seeds(rankings, query, self._fusion, SEEDS)
             outcomes["graph"] = _attempt("graph", graph_lane, views["graph"], query, seeds)
             if isinstance(outcomes["graph"], Ranking):
                 rankings["graph"] = outcomes["graph"]
@@ -976,7 +966,7 @@ def _cues(config: Config) -> tuple[CueSettings | None, str]:
     """How memories are found by cues, where the settings ask for that; or why they cannot be."""
     if "cue" not in config.recall_lanes:
         return None, ""
-    from cues import extractor
+    from text.cues import extractor
 
     try:
         return CueSettings(extractor(config), config.cues_pause_minutes), ""
@@ -985,7 +975,7 @@ def _cues(config: Config) -> tuple[CueSettings | None, str]:
 
 
 def _by_cues(config: Config) -> Callable[[View, Query], Ranking]:
-    from cues import Edges
+    from index.cue_index import Edges
 
     return partial(cue_lane, edges=Edges(config.cues_associative, config.cues_discourse))
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import backup
-import timestamps
 from config import Config
-from errors import MneloError
+from core import timestamps
+from core.errors import MneloError
 from mnelo_locale import message
+from upkeep import backup
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-from errors import MneloError
+from core.errors import MneloError
 
 RETRIEVAL, SERVE, TIMELINE = "--retrieval", "--serve", "--timeline"
 

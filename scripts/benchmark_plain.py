@@ -17,7 +17,7 @@ import sqlite_vec
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 from config import LANES
-from rows import Vectors
+from core.types import Vectors
 
 TABLES = """
     CREATE TABLE chunks (

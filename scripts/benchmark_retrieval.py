@@ -31,13 +31,13 @@ from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 import embedder
-import words
 from config import ALL_LANES, LANES, SETTINGS, VERSION, Config
+from core.results import Hit
+from core.types import Vectors
 from embedder import Embedder
-from fusion import rrf
 from memory import Memory
-from results import Hit
-from rows import Vectors
+from recall.fusion import rrf
+from text import words
 
 TOP = 20
 CUTS = (1, 5, 10, 20)

@@ -28,17 +28,17 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import answers as replying
 import embedder
 import memory as facade
 from benchmark_plain import SQLITE, Baseline
 from config import LANES, VERSION, Config
+from core.results import Hit
+from core.types import Vectors
 from embedder import Embedder
 from memory import Memory
-from metrics import resident_bytes
-from results import Hit
-from rows import Vectors
-from words import query_terms, stems
+from recall import hits as replying
+from server.metrics import resident_bytes
+from text.words import query_terms, stems
 
 WARM_UP = 5  # questions asked before any that counts
 AT_ONCE = 500  # memories of one remember_many; questions whose vectors are kept at a time

@@ -28,7 +28,6 @@ from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 import embedder
-import groups
 import store
 from benchmark_plain import SQLITE
 from benchmark_speed import (
@@ -47,12 +46,13 @@ from benchmark_speed import (
     settings,
 )
 from config import VERSION
+from core.types import Vectors
 from embedder import Embedder
 from memory import Memory
-from metrics import resident_bytes
-from rows import Vectors
-from timeline import Timeline
-from timeline_arguments import SUMMARY_CHARACTERS
+from server.metrics import resident_bytes
+from timeline import communities
+from timeline.arguments import SUMMARY_CHARACTERS
+from timeline.timeline import Timeline
 
 PER_THING = 12  # entries about one thing, on average
 PER_AREA = 6  # things that are akin
@@ -461,7 +461,7 @@ def _degrees(memory: Memory, timeline: Timeline) -> Report:
     with memory._store.view() as view:
         matrix = store.entry_matrix(view, model.known.mark)
     zeros, least = timeline._scale(model).entries, timeline.settings()[0].group_threshold
-    near = groups.edges(matrix.vectors, matrix.scripts, zeros, least)
+    near = communities.edges(matrix.vectors, matrix.scripts, zeros, least)
     degrees = [bits.bit_count() for bits in near]
     shown = {f"p{each}": round(float(np.percentile(degrees, each)), 1) for each in (50, 95)}
     return {"edges": sum(degrees) // 2, **shown, "max": max(degrees)}

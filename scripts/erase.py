@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import backup
 from config import Config
-from errors import InvalidInput, MneloError, NotFound
+from core.errors import InvalidInput, MneloError, NotFound
 from memory import Memory
 from mnelo_locale import message
 from store import Erasing, Found
+from upkeep import backup
 
 SHOWN_CHARACTERS = 70
 PATIENCE_SECONDS = 5.0

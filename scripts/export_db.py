@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import transfer
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
 from mnelo_locale import message
+from transfer import exporting, importing
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,8 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         database = Config.load(database_path=arguments.db).database_path
-        with transfer.progress() as told:
-            counts = transfer.export(database, arguments.to, vectors=arguments.vectors, told=told)
+        with importing.progress() as told:
+            counts = exporting.export(database, arguments.to, vectors=arguments.vectors, told=told)
     except MneloError as error:
         print(error, file=sys.stderr)
         return 1

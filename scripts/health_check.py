@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 
 import _root
-import health
+from admin import health
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
 from mnelo_locale import message
 
 sys.path.append(str(_root.ROOT / "api"))  # for the client that asks the server

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import transfer
 from config import Config
-from errors import MneloError
-from guard import Guard
+from core.errors import MneloError
 from mnelo_locale import message
+from text.guard import Guard
+from transfer import importing
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         config = Config.load(database_path=arguments.db)
-        with transfer.progress() as told:
-            done = transfer.take_in(
+        with importing.progress() as told:
+            done = importing.take_in(
                 Path(arguments.file),
                 config,
                 strict=arguments.strict,
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if done.problems else 0
 
 
-def _told(done: transfer.Imported) -> dict[str, object]:
+def _told(done: importing.Imported) -> dict[str, object]:
     return {
         "imported": done.wrote,
         "records": done.counts,
@@ -59,7 +59,7 @@ def _told(done: transfer.Imported) -> dict[str, object]:
     }
 
 
-def _say(done: transfer.Imported, file: str, config: Config) -> None:
+def _say(done: importing.Imported, file: str, config: Config) -> None:
     said = "transfer.imported" if done.wrote else "transfer.would"
     print(message(said, file=file, path=config.database_path))
     for kind, counts in done.counts.items():

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import importers
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
 from mnelo_locale import message
+from transfer import formats, importers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not any(folder.glob("holdings_*.json")):
         print(message("importers.no_holdings", folder=folder), file=sys.stderr)
         return 1
-    found = importers.holdings(folder)
+    found = formats.holdings(folder)
     return importers.run(found, config, dry_run=arguments.dry_run, as_json=arguments.json)
 
 

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Sequence
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import importers
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
+from transfer import importers
 
 
 def main(argv: Sequence[str] | None = None) -> int:

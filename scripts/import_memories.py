@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import importers
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
 from mnelo_locale import message
+from transfer import formats, importers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="import_memories.py", description=__doc__)
-    told = "the program or format: " + ", ".join(importers.READERS)
+    told = "the program or format: " + ", ".join(formats.READERS)
     parser.add_argument(
-        "--from", dest="format", required=True, choices=importers.READERS, metavar="F", help=told
+        "--from", dest="format", required=True, choices=formats.READERS, metavar="F", help=told
     )
     parser.add_argument("path", metavar="PATH", type=Path, help="its file or folder")
     parser.add_argument("--db", help="the database file, instead of the configured one")
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MneloError as error:
         print(error, file=sys.stderr)
         return 1
-    found = importers.READERS[arguments.format](arguments.path)
+    found = formats.READERS[arguments.format](arguments.path)
     return importers.run(found, config, dry_run=arguments.dry_run, as_json=arguments.json)
 
 

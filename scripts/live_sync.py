@@ -23,10 +23,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from _root import ROOT
-from errors import MneloError
+from core.errors import MneloError
 from mnelo_locale import message
 
-SUFFIXES = {"": (".py", ".sql", ".sh"), "api": (".py",), "scripts": (".py", ".sh")}
+ROOMS = (
+    *("core", "access", "text", "index", "store", "recall"),
+    *("timeline", "upkeep", "transfer", "admin", "server"),
+)
+"""The folders that the server imports from."""
+
+SUFFIXES = {
+    "": (".py", ".sql", ".sh"),
+    "api": (".py",),
+    "scripts": (".py", ".sh"),
+    **dict.fromkeys(ROOMS, (".py",)),
+}
 """Which files live, by their topmost folder; folders below it count as well."""
 
 INSTALLED_ONCE = ("requirements.txt", "config.toml.example")
@@ -64,7 +75,8 @@ class Change:
     @property
     def needs_restart(self) -> bool:
         """Whether a running server goes on with what it has read of the old version."""
-        return "/" not in self.path and self.path.endswith((".py", ".sql"))
+        top = self.path.split("/")[0] if "/" in self.path else ""
+        return top in ("", *ROOMS) and self.path.endswith((".py", ".sql"))
 
 
 def shown(path: str) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import importers
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
+from transfer import formats, importers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MneloError as error:
         print(error, file=sys.stderr)
         return 1
-    found = importers.mnemosyne(arguments.file)
+    found = formats.mnemosyne(arguments.file)
     return importers.run(found, config, dry_run=arguments.dry_run, as_json=arguments.json)
 
 

@@ -19,10 +19,10 @@ from typing import Any
 from _root import ROOT
 
 sys.path.append(str(ROOT / "api"))  # for the client that asks the server
-import validation
-from auth import load_token
+from access import validation
+from access.auth import load_token
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
 from mnelo_client import MneloClient
 from mnelo_client import MneloError as Refused
 from mnelo_locale import message
@@ -153,7 +153,7 @@ def _read(item: str) -> Any:
 @contextmanager
 def _asking(given: argparse.Namespace) -> Iterator[Ask]:
     """The server, if one serves this file, else the file itself."""
-    import health  # takes a while, which --help has no use for
+    from admin import health
 
     config = Config.load(database_path=given.db)
     server = health.find_server(config)
@@ -349,7 +349,7 @@ def doctor(given: argparse.Namespace) -> int:
     Exit status: 0 nothing is wrong (any more); 1 something is, each with what to do about it;
     2 the file cannot be used.
     """
-    import doctor as doctors
+    from admin import doctor as doctors
 
     config, broken = doctors.settings(given.db)
     found = doctors.examine(config, broken, fix=given.fix)

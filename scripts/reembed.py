@@ -14,11 +14,11 @@ from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 import embedder
-import reembedding
+from admin import reembedding
+from admin.reembedding import Plan
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
 from mnelo_locale import message
-from reembedding import Plan
 
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 

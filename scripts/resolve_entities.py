@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
 from memory import Memory
 from mnelo_locale import message
 

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-import backup
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
 from mnelo_locale import message
+from upkeep import backup
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import _root
-from errors import MneloError
+from core.errors import MneloError
 from mnelo_locale import message
 
 LABEL = "ai.mnelo.mcp"
@@ -208,7 +208,7 @@ def write(files: Mapping[str, bytes], folder: Path, *, dry_run: bool) -> None:
 def await_server(seconds: float) -> bool:
     """Whether the server of these settings, and not another one, answers within that time."""
     # Imported here: this needs the server's own Python, which the rest does not.
-    import address
+    from access import address
     from config import Config
 
     config = Config.load()

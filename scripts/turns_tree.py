@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import _root  # noqa: F401 - makes the modules one folder up importable
-from errors import InvalidInput, MneloError
+from core.errors import InvalidInput, MneloError
 from mnelo_locale import message
-from turns import Turn, TurnMemory, as_object, of_object
+from recall.turns import Turn, TurnMemory, as_object, of_object
 
 PLAIN = re.compile("[a-z0-9_\u3400-\u4dbf\u4e00-\u9fff-]")
 """Characters that every file system keeps as they are, whatever it does about case."""

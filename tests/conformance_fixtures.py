@@ -44,7 +44,7 @@ from mcp.types import (
 )
 
 import mcp_server
-import tools
+from server import tools
 
 Context = ServerRequestContext[Any]
 Listed = PaginatedRequestParams | None

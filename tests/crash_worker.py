@@ -15,11 +15,11 @@ from typing import Any
 
 import apsw
 
-import store
 from config import Config
-from errors import MneloError
+from core.errors import MneloError
 from hash_embedder import HashEmbedder
 from memory import Memory
+from store.sqlite import migrations
 
 Operation = dict[str, Any]
 """The name of one of METHODS under "do", and its arguments under "with"."""
@@ -201,8 +201,8 @@ def _add_mood(db: apsw.Connection) -> None:
 def migrate(path: Path, journal: Path) -> None:
     """Open the file with a program whose schema is one step newer, and use it."""
     say = Journal(journal).say
-    store.MIGRATIONS = (*store.MIGRATIONS, _add_mood)
-    store.SCHEMA_VERSION += 1
+    migrations.MIGRATIONS = (*migrations.MIGRATIONS, _add_mood)
+    migrations.SCHEMA_VERSION += 1
     say({"state": "begun"})
     memory = open_file(path)
     new = memory.remember("written after the migration")["chunk_id"]

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-import words
-from rows import Vectors
+from core.types import Vectors
+from text import words
 
 
 class HashEmbedder:

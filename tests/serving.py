@@ -33,7 +33,7 @@ PRELOADED = ("conftest", "crash_worker", "mnelo_client", "server", "metrics", "t
 _STUCK = """
 import sys, time
 sys.path.insert(0, sys.argv.pop(1))
-import mcp_server, server
+import mcp_server; from server import server
 
 class Stuck(server.Memory):
     def recall(self, query):

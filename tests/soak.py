@@ -50,7 +50,7 @@ import sys
 sys.path[:0] = sys.argv[1:3]
 del sys.argv[1:3]
 from functools import partial
-import mcp_server, server
+import mcp_server; from server import server
 from hash_embedder import HashEmbedder
 server.Memory = partial(server.Memory, load_model=lambda recorded: HashEmbedder())
 raise SystemExit(mcp_server.main())

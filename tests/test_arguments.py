@@ -12,11 +12,11 @@ from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
 import test_validation as table
-import tools
 from config import Config
-from errors import InvalidInput, MneloError
+from core.errors import InvalidInput, MneloError
 from memory import Memory
-from tools import build_server
+from server import tools
+from server.tools import build_server
 
 MOST_OF_ONE = 12
 """Wrong values that are tried of each argument here; test_validation.py tries them all."""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from auth import load_token, verify_bearer
+from access.auth import load_token, verify_bearer
 from config import Config
-from errors import AuthError
+from core.errors import AuthError
 
 
 @pytest.fixture

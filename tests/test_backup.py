@@ -21,21 +21,22 @@ from typing import Any
 import apsw
 import pytest
 
-import backup
 import backup_db
 import crash_worker
 import restore_db
 import store
-from backup import Backup
 from config import ROOT, Config
 from conftest import Open
+from core.errors import BackupError, MneloError, StoreBusy, StoreError
 from crash_worker import look, open_file
-from errors import BackupError, MneloError, StoreBusy, StoreError
-from keeper import AGAIN_SECONDS, Keeper
 from memory import Memory
 from mnelo_client import MneloClient
 from serving import free_port, serving
+from store.sqlite import copies, statements
 from test_keeper import eventually
+from upkeep import backup
+from upkeep.backup import Backup
+from upkeep.keeper import AGAIN_SECONDS, Keeper
 
 NAME = re.compile(r"memory-\d{8}T\d{6}Z(-\d+)?\.db(\.gz)?")
 
@@ -258,7 +259,7 @@ def test_a_file_of_an_older_schema_is_backed_up_as_it_is_and_brought_up_to_date_
     path = home / "memory.db"
     db = apsw.Connection(str(path))
     db.execute((ROOT / "tests" / "schema_1.sql").read_text("utf-8"))
-    db.pragma("application_id", store.APPLICATION_ID)
+    db.pragma("application_id", statements.APPLICATION_ID)
     db.pragma("user_version", 1)
     db.close()
     made, counts = backup.make(path, home / "backups", compress=False, keep=7)
@@ -272,7 +273,7 @@ def test_a_file_of_an_older_schema_is_backed_up_as_it_is_and_brought_up_to_date_
 def test_whenever_it_is_told_to_stop_nothing_is_left_and_the_last_one_stays(
     memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "PAGES_AT_ONCE", 20)
+    monkeypatch.setattr(copies, "PAGES_AT_ONCE", 20)
     monkeypatch.setattr(backup, "BLOCK", 1 << 16)
     memory.remember_many([{"content": f"note {number} " * 50} for number in range(100)])
     last = make(memory.path, tmp_path / "b")
@@ -301,14 +302,14 @@ def test_a_full_disk_leaves_the_last_backup_and_nothing_half_made(
 ) -> None:
     memory.remember("note")
     last = make(memory.path, tmp_path / "b")
-    target = store._target
+    target = copies._target
 
     def full(path: Path) -> apsw.Connection:
         db = target(path)
         db.pragma("max_page_count", 10)
         return db
 
-    monkeypatch.setattr(store, "_target", full)
+    monkeypatch.setattr(copies, "_target", full)
     with pytest.raises(BackupError) as caught:
         make(memory.path, tmp_path / "b", keep=1)
     assert str(caught.value) == (
@@ -446,7 +447,7 @@ def test_a_backup_that_fails_is_told_in_one_line_and_not_tried_at_once_again(
 def test_a_server_that_ends_breaks_a_backup_off_and_leaves_nothing_of_it(
     open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(copies, "PAGES_AT_ONCE", 1)
     copying = threading.Event()
     make = backup.make
 
@@ -660,7 +661,7 @@ _KILLED = """
 import json, os, sys, threading, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-import backup, store
+from upkeep import backup; import store
 from config import Config
 
 FILES = {backup.__file__, store.__file__}

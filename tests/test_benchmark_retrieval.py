@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import benchmark
-import words
 from benchmark_retrieval import (
     METRICS,
     Asked,
@@ -31,8 +30,9 @@ from benchmark_retrieval import (
     unknown,
 )
 from config import ROOT
+from core.types import Vectors
 from hash_embedder import HashEmbedder
-from rows import Vectors
+from text import words
 
 Report = Callable[..., dict[str, Any]]
 

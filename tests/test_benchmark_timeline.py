@@ -12,9 +12,9 @@ import pytest
 import benchmark
 import benchmark_timeline
 from benchmark_timeline import Entries, PlantedVectors
-from calibration import similarity
-from timeline_scale import measured, merged
-from words import fold
+from index.calibration import similarity
+from text.words import fold
+from timeline.scale import measured, merged
 
 FEW = ("--timeline", "--entries", "60", "--queries", "3", "--dim", "64")
 

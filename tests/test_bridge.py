@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-import bridge
 from config import Config
+from server import bridge
 from serving import ROOT, SERVER, STUCK, Served, environment, free_port, serving
 
 TOKEN = "s3cret-of-the-tests"  # noqa: S105

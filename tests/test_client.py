@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 import mnelo_client
+from access.validation import contract
 from config import Config
 from mnelo_client import MneloClient, MneloError, MneloUnavailable
 from serving import ROOT, Served, serving
-from validation import contract
 
 TOKEN = "s3cret-of-the-tests"  # noqa: S105
 

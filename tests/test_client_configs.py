@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import client_configs
 import mcp_server
-from client_configs import CLIENTS, Place
 from config import ROOT
+from server import client_configs
+from server.client_configs import CLIENTS, Place
 from serving import SERVER, environment, serving
 
 if sys.version_info >= (3, 11):

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import codes
-from codes import LEAST, Codes
+from core.types import Vectors
 from embedder import Embedder, OfflineE5, OfflineUse
-from matrix import NOWHERE, Matrix
-from rows import Vectors
+from index import quantized
+from index.matrix import NOWHERE, Matrix
+from index.quantized import LEAST, Codes
 
-TOP, CANDIDATES = 20, codes.COMPARED
+TOP, CANDIDATES = 20, quantized.COMPARED
 TESTS = re.compile(r"site-packages|idlelib|test")
 
 
@@ -52,8 +52,8 @@ def unlike(dim: int) -> float:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and portions so small that a few hundred vectors fill several."""
-    monkeypatch.setattr(codes, "BLOCK", 100)
-    monkeypatch.setattr(codes, "ENCODED", 48)
+    monkeypatch.setattr(quantized, "BLOCK", 100)
+    monkeypatch.setattr(quantized, "ENCODED", 48)
 
 
 @pytest.mark.parametrize("dim", [8, 64, 96, 100, 384, 512, 1000])
@@ -113,7 +113,7 @@ def test_a_query_of_another_model_finds_nothing(count: int) -> None:
 @pytest.mark.parametrize("count", [1, 511, 1200])
 def test_deviations_taken_by_parts_are_those_of_all_at_once(count: int) -> None:
     vectors = made_up(count, 96)
-    found = codes._deviation(vectors, vectors.mean(0, dtype=np.float32))
+    found = quantized._deviation(vectors, vectors.mean(0, dtype=np.float32))
     assert np.array_equal(found, vectors.std(0, dtype=np.float32))
 
 
@@ -144,9 +144,9 @@ def test_a_vector_has_the_same_code_whatever_it_is_encoded_with(
     count: int, dim: int, cut: int, seed: int
 ) -> None:
     vectors, centre = made_up(count, dim, seed), made_up(1, dim, seed + 10)[0]
-    together = codes.encode(vectors, centre, np.ones(dim, np.float32))
+    together = quantized.encode(vectors, centre, np.ones(dim, np.float32))
     parts = [
-        codes.encode(part, centre, np.ones(dim, np.float32))
+        quantized.encode(part, centre, np.ones(dim, np.float32))
         for part in (vectors[:cut], vectors[cut:])
     ]
     assert np.array_equal(together.planes, np.concatenate([part.planes for part in parts], axis=2))
@@ -175,7 +175,7 @@ def test_bits_are_counted_as_the_codes_say(dim: int, seed: int) -> None:
 
 def outer_code(rest: Vectors) -> Vectors:
     """-3, -1, 1 or 3 for each dimension of vectors without their mean."""
-    step = codes.INNER * np.sqrt(np.mean(rest**2, axis=1, keepdims=True))
+    step = quantized.INNER * np.sqrt(np.mean(rest**2, axis=1, keepdims=True))
     code = np.where(rest >= 0, 1, -1) * np.where(np.abs(rest) >= step, 3, 1)
     return code.astype(np.float32)
 
@@ -313,8 +313,8 @@ def test_what_codes_choose_holds_what_an_exact_search_finds(
     show: Callable[[object], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("codes.LEAST", min(LEAST, count))
-    monkeypatch.setattr("codes.COMPARED", candidates)
+    monkeypatch.setattr("index.quantized.LEAST", min(LEAST, count))
+    monkeypatch.setattr("index.quantized.COMPARED", candidates)
     recall, error = judged(load(), count, asked)
     show(f"{count} texts: recall@{TOP} of {candidates} {recall:.4f}, error / spread {error:.3f}")
     assert recall >= 0.99

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import backup
 from config import ROOT, Config
 from memory import Memory
 from serving import Served, environment, serving
+from upkeep import backup
 
 DOCUMENTS = ("README.md", "docs/RUNBOOK.md")
 BLOCK = re.compile(r"(<!-- ci: \w+ -->\n)?```bash\n(.*?)```", re.S)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config import SETTINGS, Config, Setting
-from errors import ConfigError
+from core.errors import ConfigError
 
 Env = dict[str, str]
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from config import ROOT, Config
 from conftest import Open
-from cues import COMMON, FEW, CueHits, CueIndex, CueRow, Edges, Extractor
-from errors import ConfigError, InvalidInput
+from core.errors import ConfigError, InvalidInput
+from index.cue_index import COMMON, FEW, CueHits, CueIndex, CueRow, Edges
 from memory import Memory
 from store import index_cues
+from text.cues import Extractor
 
 MINUTE = 60_000
 NONE, BOTH = Edges(associative=False, discourse=False), Edges()
@@ -117,7 +118,7 @@ def test_chinese_is_ready_in_its_own_folder_without_a_word(tmp_path: Path) -> No
     script = """
 import sys, tempfile
 from pathlib import Path
-from cues import Extractor
+from text.cues import Extractor
 assert "jieba" not in sys.modules
 print("金毛" in Extractor(Path(sys.argv[1]) / "cues")("金毛狗"), list(Path(sys.argv[2]).iterdir()))
 """
@@ -308,7 +309,7 @@ def test_reading_older_memories_stops_and_goes_on(
     by_cues: Callable[..., Memory], open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_memory().remember_many([{"content": f"lamp {n} of the study"} for n in range(12)])
-    monkeypatch.setattr("store.CUES_AT_ONCE", 5)
+    monkeypatch.setattr("store.sqlite.cue_snapshots.CUES_AT_ONCE", 5)
     memory = by_cues()
     assert index_cues(memory._store, 0) == 12
     monkeypatch.setattr("memory.CUES_SECONDS", 0.0)

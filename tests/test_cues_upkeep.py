@@ -8,24 +8,22 @@ from typing import Any
 import apsw
 import pytest
 
-import doctor
 import erase
-import health
-import reembedding
-import transfer
+from admin import doctor, health, reembedding
 from config import Config
 from conftest import Open
+from core.errors import ConfigError, InvalidInput
+from core.types import NewChunk
 from crash_worker import look
-from errors import ConfigError, InvalidInput
 from hash_embedder import HashEmbedder
 from memory import Memory
-from rows import NewChunk
+from recall.turns import Turn, TurnMemory
 from serving import free_port, serving
 from store import CueSettings, SqliteStore, index_cues
 from test_erase import traces
 from test_purge import moment, never
 from test_transfer import exported, lines, taken_in, written
-from turns import Turn, TurnMemory
+from transfer import records
 
 SECRET = ("The zanquibar code is ξψωφ", "Quillwort hides it.")
 BY_CUES: dict[str, Any] = {
@@ -118,13 +116,13 @@ def test_a_process_that_did_not_see_the_closing_does_not_find_what_was_purged(
 ) -> None:
     with TurnMemory(talk.path.parent) as other:
         assert asked(other, "zanquibar quillwort")
-        size = other._store._indexes.cues._index.size  # type: ignore[union-attr]
+        size = other._store.indexes.cues._index.size  # type: ignore[union-attr]
         talk.forget([("chat", "2")])
         assert talk._store.purge(moment(), never) == 1
         assert rows_of(talk.path, "cue_postings") == rows_of(talk.path, "turns") == [1, 3, 4]
         assert not {"zanquibar", "quillwort"} & cue_words(talk.path)
         assert asked(other, "zanquibar quillwort") == asked(talk, "zanquibar quillwort") == []
-        assert other._store._indexes.cues._index.size == size - 1  # type: ignore[union-attr]
+        assert other._store.indexes.cues._index.size == size - 1  # type: ignore[union-attr]
         assert faults(other) == {}
 
 
@@ -296,10 +294,10 @@ def test_a_round_that_cannot_be_is_one_line(wrong: object, said: str) -> None:
     at = "2026-07-01T02:03:04.567Z"
     record = {"id": "chunk_20260701T020304567Z_0123456789ab", "content": "four"}
     record |= dict.fromkeys(("timestamp", "created_at", "valid_from"), at)
-    good = transfer.read_record("chunk", {**record, "round": {"id": "1", "asked": 4}})
+    good = records.read_record("chunk", {**record, "round": {"id": "1", "asked": 4}})
     assert good["round"]["asked"] == 4
     with pytest.raises(InvalidInput, match=said) as caught:
-        transfer.read_record("chunk", {**record, "round": wrong})
+        records.read_record("chunk", {**record, "round": wrong})
     assert "\n" not in str(caught.value)
 
 

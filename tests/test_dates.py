@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import dates
-import timestamps
-from dates import MAX_SPANS, MAX_YEARS, Span, named
+from core import timestamps
+from text import dates
+from text.dates import MAX_SPANS, MAX_YEARS, Span, named
 
 UTC = timezone.utc
 BERLIN, SHANGHAI = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Shanghai")

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from conftest import Open
-from errors import StoreError
+from core.errors import StoreError
 from hash_embedder import HashEmbedder
 from memory import Memory
 

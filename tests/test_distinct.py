@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distinct import difference, differs, read
+from text.differences import difference, differs, read
 
 DIFFERENT = [
     # Numbers.

@@ -5,13 +5,9 @@ import importlib
 
 import pytest
 
-from config import ROOT
+from checkout import CODE, module_of
 
-MODULES = sorted(
-    path.stem
-    for folder in (ROOT, ROOT / "api", ROOT / "scripts")
-    for path in folder.glob("[!_]*.py")
-)
+MODULES = sorted(module_of(path) for path in CODE if not path.stem.startswith("_"))
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -22,6 +18,6 @@ def test_the_examples_of_a_module_do_what_they_say(name: str) -> None:
 
 
 def test_the_modules_of_pure_functions_have_examples() -> None:
-    for name in ("words", "fusion", "timestamps", "mnelo_locale"):
+    for name in ("text.words", "recall.fusion", "core.timestamps", "mnelo_locale"):
         tests = doctest.DocTestFinder().find(importlib.import_module(name))
         assert sum(len(each.examples) for each in tests) > 1, name

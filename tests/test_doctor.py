@@ -15,15 +15,17 @@ import apsw
 import pytest
 import sqlite_vec
 
-import doctor
 import mn
+from admin import doctor
+from admin.doctor import Examined, Finding
 from config import ROOT, Config
-from doctor import Examined, Finding
 from hash_embedder import HashEmbedder
 from memory import Memory
 from mnelo_client import MneloClient
 from serving import Served, environment, free_port, serving
-from store import APPLICATION_ID, Inspector, _broken_index
+from store import Inspector
+from store.sqlite.checks import broken_index as _broken_index
+from store.sqlite.statements import APPLICATION_ID
 
 private = pytest.mark.skipif(sys.platform == "win32", reason="permissions are another matter")
 
@@ -107,7 +109,7 @@ def test_an_index_that_others_write_to_meanwhile_is_sound(path: Path) -> None:
         file.view() as view,
     ):
         for number in range(5):
-            assert _broken_index(view._db, "trigrams") == 0
+            assert _broken_index(view.db, "trigrams") == 0
             for each in range(40):  # commits, after some of which FTS5 merges its segments
                 memory.remember(f"the boat {number} is {each}")
 
@@ -446,7 +448,7 @@ def test_the_command_of_a_service_is_read_from_either_sort_of_file(tmp_path: Pat
 def test_a_port_that_another_program_has_is_said(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("health.ASK_SECONDS", 0.3)
+    monkeypatch.setattr("admin.health.ASK_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("MNELO_MEMORY_SERVER_PORT", str(silent.getsockname()[1]))
         assert "does not answer" in only(look()).what

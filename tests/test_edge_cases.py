@@ -14,12 +14,12 @@ import pytest
 
 from config import Config
 from conftest import Open
-from errors import InvalidInput, NotFound
+from core.errors import InvalidInput, NotFound
+from core.results import Lane
+from core.types import Scope, Vectors
 from hash_embedder import HashEmbedder
-from lanes import Query, Ranking
 from memory import ALONE, Memory
-from results import Lane
-from rows import Scope, Vectors
+from recall.query import Query, Ranking
 from store import View
 
 LANES = ("vector_only", "meta_only", "entity_only", "graph_only", "rrf")

@@ -26,6 +26,8 @@ from hypothesis import strategies as st
 import embedder
 import tiny_model
 from config import Config
+from core.errors import ModelError
+from core.types import Vectors
 from embedder import (
     DEFAULT_MODEL,
     OFFLINE_E5,
@@ -46,9 +48,7 @@ from embedder import (
     unrelated_cosine,
     windows,
 )
-from errors import ModelError
 from hash_embedder import HashEmbedder
-from rows import Vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 REPO = "Qdrant/bge-small-zh-v1.5"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import resolve_entities
+from core.errors import InvalidInput, NotFound
+from core.types import EntityNames
 from entity_resolve import differ_by_number, find, numbers, squash
-from errors import InvalidInput, NotFound
 from memory import Memory
-from rows import EntityNames
 
 TABLES = ("entities", "aliases", "mentions", "relations", "evidence", "chunks", "tags")
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import erase
-import reembedding
 import serving
-import store
-import timestamps
+from admin import reembedding
 from config import Config
 from conftest import Open
+from core import timestamps
 from crash_worker import look, open_file
 from hash_embedder import HashEmbedder
 from memory import Memory, passage
 from mnelo_client import MneloClient
 from store import NextVectors
+from store.sqlite import erase as erase_module
 from test_purge import killed, live, sound
 
 HIDDEN = "Zanquibar ξψωφ hides the vault code 81-55-32 beneath the quillwort"
@@ -337,7 +337,7 @@ def test_it_works_beside_a_running_server_which_follows(
 
 def erase_source(path: str) -> None:
     """Erase in small steps, so that it may be killed between and within them."""
-    store.ERASED_AT_ONCE = 2
+    erase_module.ERASED_AT_ONCE = 2
     Path(path).with_suffix(".begun").touch()
     erase.main(["--db", path, "--source", "leak", "--yes", "--json"])
 

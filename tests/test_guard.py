@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
-import tools
 from conftest import Open
-from errors import InvalidInput
-from guard import KINDS, Finding, Guard, clean, redact, scan
+from core.errors import InvalidInput
 from guard_cases import INNOCENT, SECRETS, Case, wide
 from hash_embedder import HashEmbedder
 from memory import Memory
+from server import tools
+from text.guard import KINDS, Finding, Guard, clean, redact, scan
 
 PHONE = "138" + "12345678"
 PASSWORD = "Blau7" + "Fuchs"

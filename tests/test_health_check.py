@@ -17,12 +17,12 @@ from typing import Any
 import apsw
 import pytest
 
-import health
 import health_check
-import timestamps
+from admin import health
+from admin.health import Check
 from config import ROOT, Config
+from core import timestamps
 from hash_embedder import HashEmbedder
-from health import Check
 from memory import Memory
 from mnelo_client import MneloClient
 from serving import Served, environment, free_port, serving

@@ -8,9 +8,9 @@ from typing import Any
 import apsw
 import pytest
 
-import timestamps
 from conftest import Open
-from errors import InvalidInput
+from core import timestamps
+from core.errors import InvalidInput
 from hash_embedder import HashEmbedder
 from memory import Memory
 

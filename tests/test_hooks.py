@@ -18,7 +18,10 @@ from live_sync import restart_command
 HOOKS = sorted((ROOT / ".githooks").iterdir())
 SHELL = [*HOOKS, ROOT / ".ci" / "run", *sorted((ROOT / "scripts").glob("*.sh"))]
 PYTHON = Path(".venv", "bin", "python")
-NEEDED = ("errors.py", "i18n_messages.py", "mnelo_locale.py", "scripts/_root.py")
+NEEDED = (
+    *("core/__init__.py", "core/errors.py", "i18n_messages.py", "mnelo_locale.py"),
+    "scripts/_root.py",
+)
 HEALTH = """\
 echo "one line of health"
 echo "home ${MNELO_HOME:-none} git ${GIT_DIR:-none}"

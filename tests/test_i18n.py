@@ -12,18 +12,14 @@ from string import Formatter
 
 import pytest
 
-import errors
 import mnelo_client
+from checkout import CODE
+from config import ROOT
+from core import errors
 from i18n_messages import MESSAGES
 from mnelo_locale import language, message
 
-ROOT = Path(__file__).resolve().parent.parent
-FILES = sorted(
-    path
-    for folder in (ROOT, ROOT / "scripts", ROOT / "api")
-    for path in folder.glob("*.py")
-    if path.name != "i18n_messages.py"
-)
+FILES = [path for path in CODE if path.name != "i18n_messages.py"]
 ID = re.compile(r"[a-z]+\.[a-z_0-9]+")
 SPEAKS = {"message"} | {
     name

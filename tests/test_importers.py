@@ -12,11 +12,11 @@ import embedder
 import import_holdings
 import import_identity_facts
 import import_memories
-import importers
 import migrate_to_mnelo
 from config import Config
 from hash_embedder import HashEmbedder
 from memory import Memory
+from transfer import formats
 
 Captured = pytest.CaptureFixture[str]
 Counts = dict[str, int]
@@ -320,7 +320,7 @@ def test_a_message_that_is_too_long_for_one_memory_comes_in_pieces(
     )
 
 
-@pytest.mark.parametrize("name", [name for name in importers.READERS if name != "markdown"])
+@pytest.mark.parametrize("name", [name for name in formats.READERS if name != "markdown"])
 def test_a_file_of_another_kind_is_refused_and_makes_no_database(
     tmp_path: Path, database: Path, capsys: Captured, name: str
 ) -> None:

@@ -17,20 +17,22 @@ import numpy as np
 import pytest
 import sqlite_vec
 
-import index
-import lanes
 import store
-import timestamps
-import words
 from config import ROOT, Config
 from conftest import Open
+from core import timestamps
+from core.types import Scope, Vectors
 from hash_embedder import HashEmbedder
-from index import Index
-from matrix import nth_highest
+from index import chunks as chunks_module
+from index.chunks import Index
+from index.matrix import nth_highest
+from index.postings import Part, Postings
 from memory import Memory
-from postings import Part, Postings
-from rows import Scope, Vectors
+from recall import lanes
+from recall import query as query_module
 from store import View
+from store.sqlite import snapshots, statements
+from text import words
 
 CLOSE = 1e-4
 DAY = "2024-05-01T10:00:00Z"
@@ -46,7 +48,7 @@ def held(memory: Memory, *, past: bool = False) -> Index:
 def fresh(memory: Memory, *, past: bool = False) -> Index:
     """The index as a process would read it that has just opened the file."""
     with memory._store.view() as view:
-        return store._load(view._db, past).index
+        return snapshots.load_held(view.db, past).index
 
 
 def numbers(memory: Memory, query: str) -> list[int | None]:
@@ -329,15 +331,20 @@ def scattered(chance: Random, count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("many", "at_once"),
-    [(0, index.AT_ONCE), (0, 1), (index.FREQUENT, index.AT_ONCE), (10**9, 1)],
+    [
+        (0, chunks_module.AT_ONCE),
+        (0, 1),
+        (chunks_module.FREQUENT, chunks_module.AT_ONCE),
+        (10**9, 1),
+    ],
 )
 def test_scores_are_bm25_over_own_and_neighbours_words(
     wordless: Memory, monkeypatch: pytest.MonkeyPatch, many: int, at_once: int
 ) -> None:
     """The same whether a term is looked at in every row, in its own rows, or as it is frequent;
     and whether there is room for all terms at once or for one at a time."""
-    monkeypatch.setattr(index, "FREQUENT", many)
-    monkeypatch.setattr(index, "AT_ONCE", at_once)
+    monkeypatch.setattr(chunks_module, "FREQUENT", many)
+    monkeypatch.setattr(chunks_module, "AT_ONCE", at_once)
     given = scattered(Random(1), 160)  # noqa: S311 - any texts will do
     ids = [each["chunk_id"] for each in wordless.remember_many(given[:100])]
     held(wordless)
@@ -392,7 +399,7 @@ def test_postings_give_of_each_term_its_rows_in_order(terms: int) -> None:
 
 
 def test_names_are_found_by_key_and_sources_in_any_case() -> None:
-    names = index.Names()
+    names = chunks_module.Names()
     sources = names.of_sources(["Ann", "ann", "manual", "Ann"])
     speakers = names.of_speakers(["Ann", "BEN", "Manual", "manual", ""])
     assert sources == [0, 1, 2, 0]
@@ -409,7 +416,7 @@ def test_names_are_found_by_key_and_sources_in_any_case() -> None:
 def test_the_median_length_is_that_of_all_lengths(count: int) -> None:
     lengths = np.random.default_rng(count).integers(0, 90, count) / 2
     expected = float(np.median(lengths)) if count else 1.0
-    assert index._median({-3.0: 0, **Counter(lengths.tolist())}) == expected
+    assert chunks_module._median({-3.0: 0, **Counter(lengths.tolist())}) == expected
 
 
 @pytest.mark.parametrize("distinct", [1, 3, 40, 10**6])
@@ -465,8 +472,8 @@ def test_pieces_are_found_where_they_stand_in_text_tags_and_properties(
             }
 
 
-def asked(view: View, text: str, scope: Scope) -> lanes.Query:
-    return lanes.Query(
+def asked(view: View, text: str, scope: Scope) -> query_module.Query:
+    return query_module.Query(
         view,
         text,
         scope,
@@ -480,7 +487,7 @@ def asked(view: View, text: str, scope: Scope) -> lanes.Query:
     )
 
 
-def standing(view: View, query: lanes.Query, piece: str) -> list[int]:
+def standing(view: View, query: query_module.Query, piece: str) -> list[int]:
     """The rows in scope with a piece in their text that have it not as a word, by reading all."""
     held = query.index
     within = query.within()
@@ -651,7 +658,7 @@ def test_a_worn_index_is_made_anew_and_answers_as_before(
     then = moment()
     before = [answers(memory, QUERIES, asof=asof) for asof in ("", then)]
     assert held(memory) is kept
-    monkeypatch.setattr(index, "LEAST_REBUILD", 2)
+    monkeypatch.setattr(chunks_module, "LEAST_REBUILD", 2)
     after = [answers(memory, QUERIES, asof=asof) for asof in ("", then)]
     assert held(memory) is not kept
     for one, other in zip(after, before, strict=True):
@@ -665,7 +672,7 @@ def test_a_worn_index_is_made_anew_and_answers_as_before(
 def test_an_index_is_worn_only_by_changes_that_are_many_beside_it(
     wordless: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "LEAST_REBUILD", 2)
+    monkeypatch.setattr(chunks_module, "LEAST_REBUILD", 2)
     wordless.remember_many([{"content": f"boat {number}"} for number in range(80)])
     kept = held(wordless)
     for number in range(10):
@@ -709,7 +716,7 @@ def test_with_codes_the_nearest_are_the_same_and_as_near(
         return [[(hit["content"], hit["similarity"]) for hit in hits] for hits in answers]
 
     exact = nearest()
-    monkeypatch.setattr("index.EXACT_BELOW", 100)
+    monkeypatch.setattr("index.chunks.EXACT_BELOW", 100)
     for found, wanted in zip(nearest(), exact, strict=True):
         assert [near for _, near in found] == pytest.approx([near for _, near in wanted], abs=0.005)
         sure = {text for text, near in wanted if near > wanted[-1][1] + 0.005}
@@ -836,7 +843,7 @@ def version_1(path: Path) -> None:
     recorded = {"model": model.name, "dim": str(model.dim), "unrelated": "0.1"}
     with db:
         db.execute((ROOT / "tests" / "schema_1.sql").read_text("utf-8"))
-        db.pragma("application_id", store.APPLICATION_ID)
+        db.pragma("application_id", statements.APPLICATION_ID)
         db.pragma("user_version", 1)
         for key, value in recorded.items():
             db.execute("INSERT INTO meta VALUES ('embedding_' || ?, ?, ?)", (key, value, DAY))

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from checkout import ROOMS
 from config import ROOT
 from live_sync import lives
 from serving import free_port
@@ -169,7 +170,8 @@ def test_an_installation_has_the_code_and_nothing_else_of_the_checkout(
     live = installed[0].live
     assert code(live) == code(ROOT)
     top = {path.name for path in live.iterdir() if path.name not in code(live)}
-    assert top == {".venv", ".sync-files", "api", "scripts", "logs", "memory.db"}
+    rooms = {room.name for room in ROOMS}
+    assert top == rooms | {".venv", ".sync-files", "api", "scripts", "logs", "memory.db"}
 
 
 def test_everything_is_for_its_owner_alone(installed: tuple[Home, str]) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-import keeper
 from conftest import Open
 from hash_embedder import HashEmbedder
 from memory import Memory
+from upkeep import keeper
 
 
 def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> bool:

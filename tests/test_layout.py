@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from checkout import CODE, FLAT, ROOMS
 from config import ROOT
 
-CODE = sorted(
-    path for folder in (ROOT, ROOT / "api", ROOT / "scripts") for path in folder.glob("*.py")
-)
+TOP = {path.stem for path in CODE if path.parent in FLAT} | {room.name for room in ROOMS}
 HELPERS = sorted(path for path in (ROOT / "tests").glob("*.py") if not path.stem.startswith("test"))
 SCRIPTS = sorted((ROOT / "scripts").glob("[!_]*.py"))
 
@@ -62,33 +61,36 @@ def imports(source: str) -> list[str]:
 
 
 def test_no_module_hides_a_library() -> None:
-    own = {path.stem for path in [*CODE, *HELPERS]}
+    own = {path.stem for path in HELPERS} | TOP
     assert own & sys.stdlib_module_names == set()
     assert own & set(packages_distributions()) == set()
 
 
 def test_no_two_modules_have_the_same_name() -> None:
-    names = [path.stem for path in [*CODE, *HELPERS]]
+    names = [path.stem for path in [*CODE, *HELPERS] if path.parent in (*FLAT, ROOT / "tests")]
+    names += [room.name for room in ROOMS]
     assert len(names) == len(set(names))
 
 
-def test_no_folder_is_a_package() -> None:
-    assert not [path for path in (*CODE, *HELPERS) if path.name == "__init__.py"]
+def test_neither_the_root_nor_what_is_run_is_a_package() -> None:
+    faces = {path.parent for path in CODE if path.name == "__init__.py"}
+    assert not faces & {ROOT, ROOT / "api", ROOT / "scripts", ROOT / "tests"}
 
 
 # The plain design is what the benchmark measures beside: its SQL is meant to be plain.
 def test_only_the_store_knows_sql() -> None:
     for path in CODE:
-        if path.name not in ("store.py", "benchmark_plain.py"):
+        inside = path.is_relative_to(ROOT / "store" / "sqlite")
+        if not inside and path.name != "benchmark_plain.py":
             source = path.read_text("utf-8")
             assert sql_in(source) == [], path.name
             assert not DRIVERS & set(imports(source)), path.name
 
 
 def test_sql_is_recognised_where_it_is() -> None:
-    store = (ROOT / "store.py").read_text("utf-8")
-    assert len(sql_in(store)) > 30
-    assert {"apsw", "sqlite_vec"} <= set(imports(store))
+    files = [path.read_text("utf-8") for path in (ROOT / "store" / "sqlite").glob("*.py")]
+    assert sum(len(sql_in(each)) for each in files) > 30
+    assert {"apsw", "sqlite_vec"} <= {name for each in files for name in imports(each)}
     for text in (
         *("SELECT id\nFROM chunks", "insert or ignore into tags", "UPDATE chunks SET", "COMMIT"),
         *("DELETE FROM tags", "PRAGMA user_version", "BEGIN IMMEDIATE", "WHERE id = ?"),
@@ -101,8 +103,7 @@ def test_sql_is_recognised_where_it_is() -> None:
 
 @named(SCRIPTS)
 def test_a_script_makes_the_modules_importable_before_it_needs_them(path: Path) -> None:
-    own = {each.stem for each in CODE}
-    first = next(name for name in imports(path.read_text("utf-8")) if name in own)
+    first = next(name for name in imports(path.read_text("utf-8")) if name in TOP)
     assert first == "_root"
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import links
-import store
-import timestamps
 from conftest import Open
-from errors import MneloError
-from links import Links, Spellings
+from core import timestamps
+from core.errors import MneloError
+from core.types import LinkedRelation, Ways, milliseconds
+from index import links
+from index.links import Links, Spellings
 from memory import Memory
-from rows import LinkedRelation, Ways, milliseconds
 from store import Held
+from store.sqlite import snapshots, store
 
 FAR = milliseconds(["9000-01-01T00:00:00.000Z"])[0]
 NOW = "2024-05-01T10:00:00.000Z"
@@ -32,7 +32,7 @@ def held(memory: Memory, *, past: bool = False) -> Held:
 def fresh(memory: Memory, *, past: bool = False) -> Held:
     """What a process would read that has just opened the file."""
     with memory._store.view() as view:
-        return store._load(view._db, past)
+        return snapshots.load_held(view.db, past)
 
 
 def told(have: Held, at: int) -> dict[str, Any]:
@@ -142,8 +142,8 @@ def test_links_do_not_depend_on_the_order_in_which_sqlite_finds_rows(open_memory
         memory.relate("hub", f"rim {place}", "touches", weight=place / 10)
     expected = told(held(memory), FAR)
     with memory._store.view() as view:
-        view._db.pragma("reverse_unordered_selects", True)
-        assert told(store._load(view._db, False), FAR) == expected
+        view.db.pragma("reverse_unordered_selects", True)
+        assert told(snapshots.load_held(view.db, False), FAR) == expected
 
 
 def test_a_hub_gives_its_heaviest_relations_that_hold_and_nothing_that_ended() -> None:
@@ -187,10 +187,10 @@ def test_the_beginnings_of_names_are_read_once_something_is_written(
     there = open_memory(path=tmp_path / "m.db")
     assert there.recall("Ann", strategy="entity_only")["hits"]
     with there._store.view() as view:
-        assert not view._indexes.spellings(view._db).has_starts
+        assert not view.indexes.spellings(view.db).has_starts
     stored = there.remember("then Ann sold it")["chunk_id"]
     with there._store.view() as view:
-        assert "ann" in view._indexes.spellings(view._db).starts
+        assert "ann" in view.indexes.spellings(view.db).starts
     found = there.recall("Ann", strategy="entity_only", top_k=5)["hits"]
     assert stored in [hit["chunk_id"] for hit in found]
 

@@ -10,12 +10,12 @@ from typing import Any
 import apsw
 import pytest
 
-import answers
 from conftest import Open
+from core.errors import InvalidInput, MneloError, NotFound
 from crash_worker import look
-from errors import InvalidInput, MneloError, NotFound
 from hash_embedder import Failing, HashEmbedder
 from memory import CLIENT, Memory
+from recall import hits as hits_module
 
 
 def contents(memory: Memory, query: str, **arguments: Any) -> list[str]:
@@ -369,16 +369,16 @@ def test_what_is_closed_while_it_is_ranked_is_passed_over(
 ) -> None:
     for number in range(12):
         wordless.remember(f"boat {number}", timestamp=f"2024-01-{number + 1:02}")
-    fuse = answers.fuse
+    fuse = hits_module.fuse
 
-    def fuse_and_be_overtaken(*given: Any) -> answers.Fused:
+    def fuse_and_be_overtaken(*given: Any) -> hits_module.Fused:
         fused = fuse(*given)
         for hit in best[:4]:
             wordless.forget(hit["chunk_id"])
         return fused
 
     best = wordless.recall("boat", top_k=12)["hits"]
-    monkeypatch.setattr(answers, "fuse", fuse_and_be_overtaken)
+    monkeypatch.setattr(hits_module, "fuse", fuse_and_be_overtaken)
     found = wordless.recall("boat", top_k=3)["hits"]
     assert [hit["content"] for hit in found] == [hit["content"] for hit in best[4:7]]
     assert [hit["lanes"] for hit in found] == [hit["lanes"] for hit in best[4:7]]

@@ -10,13 +10,13 @@ import pytest
 from mcp import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-import tools
-from errors import StoreBusy
+from core.errors import StoreBusy
 from memory import Memory
-from metrics import Metrics
+from server import tools
+from server.metrics import Metrics
+from server.tools import build_server
+from server.transport import LOOPBACK, App, Hosts
 from serving import serving
-from tools import build_server
-from transport import LOOPBACK, App, Hosts
 
 TOKEN = "s3cret-of-the-tests"  # noqa: S105
 Values = dict[tuple[str, ...], float]

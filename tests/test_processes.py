@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from conftest import Open
+from core.errors import StoreBusy
+from core.types import NewChunk
 from crash_worker import look, open_file
-from errors import StoreBusy
-from indexing import Indexed
+from index.analysis import Indexed
 from memory import Memory
 from mnelo_client import MneloClient, MneloError
-from rows import NewChunk
 from serving import Served, processes, serving
 
 # --- Four servers and four programs in one empty folder --------------------------------
@@ -141,7 +141,7 @@ def _assert_one_linear_history(path: Path) -> None:
 
 def _write_half_and_stop(path: Path, begun: Event) -> None:
     text = "half a memory"
-    with open_file(path) as memory, memory._store._writing("test") as writer:
+    with open_file(path) as memory, memory._store.writing("test") as writer:
         writer.put_chunks([NewChunk(text, "t", "s", 0.5, None)], [Indexed(text)])
         begun.set()
         os.kill(os.getpid(), signal.SIGSTOP)

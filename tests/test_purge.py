@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-import keeper
 import serving
-import store
-import timestamps
 from conftest import Open
+from core import timestamps
+from core.errors import InvalidInput
 from crash_worker import look, open_file
-from errors import InvalidInput
 from hash_embedder import HashEmbedder
 from memory import Memory, passage
+from store.sqlite import store
 from test_undo import dump
+from upkeep import keeper
 
 OF_CHUNKS = {
     "chunks": "seq",
@@ -223,7 +223,7 @@ def test_recall_of_the_past_goes_on_while_a_purge_is_half_done(memory: Memory) -
     for number in range(6):
         memory.forget(memory.remember(f"quay {number}", entities=["quay"])["chunk_id"])
     memory.remember("the quay is open", entities=["quay"])
-    memory._store._indexes._held.clear()
+    memory._store.indexes._held.clear()
     past, seen = moment(), []
 
     def between() -> bool:

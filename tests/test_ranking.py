@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import answers
-import words
-from certainty import _raise
 from config import LANES
 from conftest import Open
-from evidence import WEIGHTS, of_rows
-from fusion import ordered, rrf
+from core.results import Hit
+from core.types import Vectors
 from hash_embedder import HashEmbedder
-from lanes import CLOSENESS
 from memory import Memory
-from results import Hit
-from rows import Vectors
+from recall import hits as hits_module
+from recall.answerability import _raise
+from recall.fusion import ordered, rrf
+from recall.query import CLOSENESS
+from recall.reranking import WEIGHTS, of_rows
+from text import words
 
 DAY = "2023-05-04T10:00:00Z"
 FILL = ("so it went", "on and on", "and further")
@@ -583,13 +583,13 @@ def test_hits_fit_where_the_tokens_of_each_add_up_to_no_more(
     contents: list[str], most: int
 ) -> None:
     hits = [cast("Hit", {**HIT, "content": content}) for content in contents]
-    assert (answers.fit(hits, most, "") == hits) == (sum(map(tokens, hits)) <= most)
+    assert (hits_module.fit(hits, most, "") == hits) == (sum(map(tokens, hits)) <= most)
 
 
 def test_a_hit_has_no_more_beside_its_texts_than_is_allowed_for() -> None:
     texts = [each for each in HIT.values() if isinstance(each, str)]
     beside = len(json.dumps(HIT)) - len(json.dumps(texts))
-    assert beside / 4 + 1 <= answers.MOST_BESIDE
+    assert beside / 4 + 1 <= hits_module.MOST_BESIDE
 
 
 def test_the_best_few_are_those_that_would_come_first_of_all(wordless: Memory) -> None:
@@ -600,7 +600,7 @@ def test_the_best_few_are_those_that_would_come_first_of_all(wordless: Memory) -
     rows = np.arange(60, dtype=np.int32)
     scores = np.array([number * 7 % 5 for number in range(60)], np.float64)
     for most in (0, 1, 7, 59, 60, 61):
-        best = answers._best(scores, rows, index, most, 5)
+        best = hits_module._best(scores, rows, index, most, 5)
         assert best.tolist() == ordered(scores, rows, index)[:most].tolist()
 
 

@@ -18,16 +18,16 @@ import pytest
 from filelock import FileLock
 
 import embedder
-import index
 import reembed
-import reembedding
+from admin import reembedding
 from config import Config
+from core.errors import ModelError, StoreBusy, StoreError
+from core.types import Vectors
 from crash_worker import look
 from embedder import OFFLINE_E5, OFFLINE_USE, Embedder, ModelLoader
-from errors import ModelError, StoreBusy, StoreError
 from hash_embedder import HashEmbedder
+from index import chunks
 from memory import Memory
-from rows import Vectors
 from serving import FORKS, processes
 from store import SCHEMA_VERSION, NextVectors
 
@@ -135,11 +135,11 @@ def assert_sound(memory: Memory, *, texts: int | None = None) -> None:
 # --- There and back ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("other", "exact_below"), [(SECOND, 100), (TWIN, index.EXACT_BELOW)])
+@pytest.mark.parametrize(("other", "exact_below"), [(SECOND, 100), (TWIN, chunks.EXACT_BELOW)])
 def test_there_and_back_everything_is_found_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Turned, exact_below: int
 ) -> None:
-    monkeypatch.setattr(index, "EXACT_BELOW", exact_below)
+    monkeypatch.setattr(chunks, "EXACT_BELOW", exact_below)
     path = tmp_path / "memory.db"
     with opened(path) as memory:
         fill(memory, 400)

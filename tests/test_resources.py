@@ -12,11 +12,11 @@ import pytest
 from mcp import Client, MCPError
 from mcp.types import TextContent, TextResourceContents
 
-import tools
-from errors import NotFound
+from core.errors import NotFound
 from memory import Memory
+from server import tools
+from server.tools import build_server
 from serving import serving
-from tools import build_server
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segments import HARD_LIMIT, cut
+from text.segments import HARD_LIMIT, cut
 
 PARAGRAPH = "The depot in Riga opens on Mondays. Nobody is there before nine! "
 LINES = "".join(f"line {number} of the code\n" for number in range(60))

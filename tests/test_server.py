@@ -26,12 +26,11 @@ from mcp.types import JSONRPCNotification, JSONRPCRequest
 from starlette.datastructures import Headers
 
 import mcp_server
-import tools
-import transport
 from config import Config
 from memory import Memory
+from server import tools, transport
+from server.tools import build_server
 from serving import STUCK, Served, run, serving
-from tools import build_server
 
 T = TypeVar("T")
 TOKEN = "s3cret-of-the-tests"  # noqa: S105

@@ -11,7 +11,7 @@ import pytest
 
 import config
 import service_files
-from errors import MneloError
+from core.errors import MneloError
 from service_files import (
     Service,
     carried,

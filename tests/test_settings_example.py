@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import auth
+from access import auth
 from config import SETTINGS, Config
 from embedder import cache_folder
 

@@ -12,17 +12,17 @@ import apsw
 import numpy as np
 import pytest
 
-import store
-import timestamps
 from config import ROOT, Config
 from conftest import Open
+from core import timestamps
+from core.errors import NotFound, StoreBusy, StoreError
+from core.types import NewChunk, NewRelation, Scope, new_chunk_id
 from crash_worker import look
-from errors import NotFound, StoreBusy, StoreError
 from hash_embedder import HashEmbedder
 from memory import Memory
-from rows import NewChunk, NewRelation, Scope, new_chunk_id
 from serving import processes
 from store import SqliteStore
+from store.sqlite import migrations
 
 
 def schema(path: Path) -> list[tuple[str, str]]:
@@ -198,12 +198,12 @@ def test_an_older_file_is_brought_up_to_date_with_its_rows(
     old = SqliteStore(path)
     old.put_chunks([NewChunk("kept", "t", "s", 0.5, None)], "test")
     old.close()
-    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, _add_colour))
-    monkeypatch.setattr(store, "SCHEMA_VERSION", store.SCHEMA_VERSION + 1)
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, _add_colour))
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", migrations.SCHEMA_VERSION + 1)
     SqliteStore(path).close()
     db = apsw.Connection(str(path))
     assert list(db.execute("SELECT content, colour FROM chunks")) == [("kept", None)]
-    assert db.pragma("user_version") == store.SCHEMA_VERSION
+    assert db.pragma("user_version") == migrations.SCHEMA_VERSION
     db.close()
 
 
@@ -213,8 +213,8 @@ def test_a_step_that_fails_leaves_neither_its_table_nor_its_number(
     path = tmp_path / "memory.db"
     SqliteStore(path).close()
     before = schema(path)
-    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, _fail))
-    monkeypatch.setattr(store, "SCHEMA_VERSION", (version := store.SCHEMA_VERSION) + 1)
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, _fail))
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", (version := migrations.SCHEMA_VERSION) + 1)
     with pytest.raises(RuntimeError, match="the step failed"):
         SqliteStore(path)
     assert schema(path) == before

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 import store
-import timestamps
-from calibration import scaled
 from config import ROOT, Config
 from conftest import Open
-from errors import InvalidInput, NotFound
+from core import timestamps
+from core.errors import InvalidInput, NotFound
 from hash_embedder import Failing, HashEmbedder
+from index.calibration import scaled
 from memory import Memory
-from timeline import MERGED_AT_ONCE, Timeline
-from timeline_arguments import CATEGORIES
-from timeline_keeper import CLIENT, LATEST_SECONDS, _Grouped
-from timeline_scale import merged
+from timeline.arguments import CATEGORIES
+from timeline.keeper import CLIENT, LATEST_SECONDS, _Grouped
+from timeline.scale import merged
+from timeline.timeline import MERGED_AT_ONCE, Timeline
 
 TAGS = ["出差", "上海", "周五", "行程", "工作"]
 TRIP: dict[str, Any] = {"summary": "用户周五要去上海出差", "tags": TAGS, "category": "conversation"}
@@ -459,7 +459,7 @@ def test_an_answer_has_so_many_groups_and_members_and_no_more(
         timeline.write(TRIP | {"summary": f"{TRIP['summary']} {text}"})
     timeline.rebuild_groups()
     (first, second) = timeline.list_groups()["groups"]
-    monkeypatch.setattr("timeline.MOST_SHOWN", 1)
+    monkeypatch.setattr("timeline.timeline.MOST_SHOWN", 1)
     assert timeline.list_groups()["groups"] == [first]
     told = timeline.get_group_members(second["group_id"])
     assert (told["total"], len(told["members"])) == (4, 1)
@@ -505,7 +505,7 @@ def test_a_time_sensitive_entry_ends_after_the_days_of_the_settings(open_memory:
 
 def expire(memory: Memory, chunk_id: str) -> None:
     """Let an entry's time be over."""
-    with memory._store._transaction() as db:
+    with memory._store.transaction() as db:
         seq = db.execute("SELECT seq FROM chunks WHERE id = ?", (chunk_id,)).get
         db.execute("UPDATE timeline SET expires_at = ? WHERE chunk_seq = ?", (PAST, seq))
         db.execute(
@@ -646,7 +646,7 @@ def test_time_sensitive_entries_are_not_compared(
 
 def put_setting(memory: Memory, **values: str) -> None:
     """What the user's text does with SQL."""
-    with memory._store._transaction() as db:
+    with memory._store.transaction() as db:
         db.executemany("INSERT OR REPLACE INTO config (key, value) VALUES (?, ?)", values.items())
 
 
@@ -706,7 +706,7 @@ def test_what_is_wrong_in_the_table_is_told_and_has_no_effect(
 def test_whatever_is_in_the_table_the_tools_work_and_the_answer_is_short(
     memory: Memory, timeline: Timeline, key: str, value: bytes
 ) -> None:
-    with memory._store._transaction() as db:
+    with memory._store.transaction() as db:
         db.execute("INSERT INTO config VALUES (?, CAST(? AS TEXT))", (key, value))
     timeline.write(TRIP | {"context_text": "a sentence of it. " * 200})
     assert summaries(timeline.query(TRIP["summary"])) == [TRIP["summary"]]
@@ -803,7 +803,7 @@ with Memory(sys.argv[2], config=Config.load({}, embedder_model="none")) as memor
     memory.keep()
     memory.remember("a fact")
     memory.recall("fact")
-import tools, server
+from server import tools; from server import server
 tools.core(memory, memory.config)
 print([name for name in sys.modules if name.startswith(
     ("timeline", "segments", "groups", "distinct", "regex", "networkx"))])

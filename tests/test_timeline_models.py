@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import store
-import words
-from calibration import Scripts, Zeros, of_texts, scaled, scripts, similarity
 from config import Config
+from core.types import Vectors
 from embedder import OFFLINE_E5, OFFLINE_USE, Embedder, OfflineE5, OfflineUse
-from groups import communities, edges
+from index.calibration import Scripts, Zeros, of_texts, scaled, scripts, similarity
 from memory import Memory
-from rows import Vectors
-from timeline_scale import EntryScale, measured, merged
+from text import words
+from timeline.communities import communities, edges
+from timeline.scale import EntryScale, measured, merged
 from unrelated_entries import UNRELATED_ENTRIES, Unrelated
 
 SCORE, GROUP, K, DOUBLE = 0.15, 0.45, 4, 0.9

@@ -6,22 +6,21 @@ from typing import Any
 import apsw
 import pytest
 
-import doctor
 import erase
-import reembedding
 import store
-import transfer
+from admin import doctor, reembedding
 from config import Config
 from conftest import Open
+from core.errors import InvalidInput
 from crash_worker import look
-from errors import InvalidInput
 from hash_embedder import HashEmbedder
 from memory import Memory
 from serving import free_port
 from test_erase import traces
 from test_purge import moment, never
 from test_transfer import exported, lines, taken_in, written
-from timeline import Timeline
+from timeline.timeline import Timeline
+from transfer import records
 
 OF_ENTRIES = ("timeline", "contexts", "merged_vectors", "timeline_groups")
 SECRET: dict[str, Any] = {
@@ -217,10 +216,10 @@ def test_an_entry_that_cannot_be_is_one_line(wrong: object, said: str) -> None:
     at = "2026-07-01T02:03:04.567Z"
     record = {"id": "chunk_20260701T020304567Z_0123456789ab", "content": "four"}
     record |= dict.fromkeys(("timestamp", "created_at", "valid_from"), at)
-    good = transfer.read_record("chunk", {**record, "entry": {"category": "other"}})
+    good = records.read_record("chunk", {**record, "entry": {"category": "other"}})
     assert good["entry"] == {"category": "other", "expires_at": None, "context": []}
     with pytest.raises(InvalidInput, match=said) as caught:
-        transfer.read_record("chunk", {**record, "entry": wrong})
+        records.read_record("chunk", {**record, "entry": wrong})
     assert "\n" not in str(caught.value)
 
 

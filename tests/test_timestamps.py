@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import timestamps
-from timestamps import Bound, now, parse, stamp, zone
+from core import timestamps
+from core.timestamps import Bound, now, parse, stamp, zone
 
 UTC = timezone.utc
 BERLIN = "Europe/Berlin"

@@ -13,11 +13,11 @@ import pytest
 from mcp import Client, MCPError
 from mcp.types import CallToolResult, Implementation, TextContent
 
-import results
-import tools
 from config import Config
-from errors import InvalidInput
+from core import results
+from core.errors import InvalidInput
 from memory import CLIENT, Memory
+from server import tools
 
 T = TypeVar("T")
 

@@ -14,12 +14,13 @@ import pytest
 import export_db
 import import_db
 import serving
-import transfer
 from config import Config
-from errors import InvalidInput
+from core.errors import InvalidInput
 from hash_embedder import HashEmbedder
 from memory import Memory
 from store import Intake, SqliteStore
+from transfer import exporting, importing
+from transfer import records as records_module
 
 Open = Callable[..., Memory]
 Lines = list[dict[str, Any]]
@@ -27,23 +28,23 @@ Lines = list[dict[str, Any]]
 
 def exported(database: Path, *, vectors: bool = False) -> bytes:
     to = database.with_suffix(".jsonl")
-    transfer.export(database, str(to), vectors=vectors)
+    exporting.export(database, str(to), vectors=vectors)
     return to.read_bytes()
 
 
 def taken_in(
     content: bytes, database: Path, *, strict: bool = False, dry_run: bool = False
-) -> transfer.Imported:
+) -> importing.Imported:
     file = database.with_suffix(".in.jsonl")
     file.write_bytes(content)
-    return transfer.take_in(file, settings(database), strict=strict, dry_run=dry_run)
+    return importing.take_in(file, settings(database), strict=strict, dry_run=dry_run)
 
 
 def settings(database: Path) -> Config:
     return Config.load(database_path=str(database), embedder_model="none")
 
 
-def total(done: transfer.Imported, outcome: str) -> int:
+def total(done: importing.Imported, outcome: str) -> int:
     return sum(counts[outcome] for counts in done.counts.values())
 
 
@@ -253,11 +254,11 @@ def test_vectors_wait_where_the_file_changes_its_model_meanwhile(
     """A batch that comes after the change must not put vectors of two models side by side."""
     header, *records = lines(exported(source, vectors=True))
     chunks = [
-        transfer.read_record("chunk", {name: each[name] for name in each if name != "type"})
+        records_module.read_record("chunk", {name: each[name] for name in each if name != "type"})
         for each in records
         if each["type"] == "chunk" and each["valid_until"] is None
     ]
-    model = transfer._model_in(header)
+    model = importing._model_in(header)
     assert model
     with closing(SqliteStore(tmp_path / "new.db")) as store:
         mark = store.adopt_model(model).mark
@@ -459,7 +460,11 @@ ODD: Sequence[Any] = (
 def test_no_value_is_taken_unread_that_reading_would_refuse_or_change() -> None:
     """What tells quickly that a value is as an export writes it must know as much as the reader."""
     quick = 0
-    for record in (*transfer.RECORDS.values(), transfer.ENTITY_VERSION, transfer.ENTITY_NAME):
+    for record in (
+        *records_module.RECORDS.values(),
+        records_module.ENTITY_VERSION,
+        records_module.ENTITY_NAME,
+    ):
         for name, argument, test in record._fields:
             for value in ODD:
                 if test(value):
@@ -639,7 +644,7 @@ def test_a_file_that_changes_after_it_was_judged_is_not_taken_in(
             changed.write(content.replace(b'"importance":0.5', b'"importance":9.5'))
 
     with pytest.raises(InvalidInput, match=r"changing\.jsonl"):
-        transfer.take_in(file, settings(database), strict=False, dry_run=False, told=change)
+        importing.take_in(file, settings(database), strict=False, dry_run=False, told=change)
     assert told
     assert faults(database) == {}
     assert all(record.get("importance", 0.5) == 0.5 for record in lines(exported(database)))

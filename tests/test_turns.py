@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import turns_tree
 from config import ROOT, Config
 from conftest import Open
-from errors import InvalidInput
-from turns import Turn, TurnMemory, as_object
+from core.errors import InvalidInput
+from recall.turns import Turn, TurnMemory, as_object
 from turns_tree import decoded, encoded
 
 HOSTILE = [
@@ -217,7 +217,7 @@ def test_importing_loads_next_to_nothing() -> None:
     script = """
 import sys, time
 before = time.process_time()
-import turns
+from recall import turns
 heavy = ("numpy", "apsw", "mcp", "embedder", "fastembed", "jieba", "spacy", "memory", "store")
 print([name for name in heavy if name in sys.modules])
 from tempfile import TemporaryDirectory

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from conftest import Open
-from errors import InvalidInput, MneloError, NotFound
+from core.errors import InvalidInput, MneloError, NotFound
 from hash_embedder import HashEmbedder
 from memory import Memory
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from access.validation import STRATEGIES, TARGETS, Contract, Schema, contract
 from config import Config
-from errors import InvalidInput
-from validation import STRATEGIES, TARGETS, Contract, Schema, contract
+from core.errors import InvalidInput
 
 NAN, INFINITY = float("nan"), float("inf")
 HUGE = 10**5000

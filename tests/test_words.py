@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import words
-from words import (
+from text import words
+from text.words import (
     code_keys,
     codes,
     fold,

@@ -1,0 +1,1 @@
+"""Who may ask what, and where: arguments, the server's address, the token."""

@@ -1,0 +1,1 @@
+"""What a person starts to look, mend and change the model."""

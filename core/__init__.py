@@ -1,0 +1,1 @@
+"""What every room uses: types, results, errors, times."""

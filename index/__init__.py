@@ -1,0 +1,1 @@
+"""Every memory in memory: words, vectors, links and cues, as numbers."""

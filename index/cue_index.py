@@ -1,0 +1,329 @@
+"""Memories by their cues: an inverted index, and edges found for one question."""
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from index.chunks import UNNAMED
+from index.postings import HALVES, Part, Postings
+
+Numbers = NDArray[np.int64]
+Scores = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+# --- Memories by their cues ------------------------------------------------------------
+
+
+COMMON = 0.5  # of all memories: a cue that more have tells none of them apart
+FEW = 5  # memories that may all have a cue, which still counts
+DISCOURSE = (0.4, 0.2)  # of a hit's score, what stands one and two places beside it gains
+INHERITED = 0.5  # of the best in its event, what a memory without cues has
+SEEDS = 5  # hits, the best, whose rare cues are followed
+RARE = 20  # memories that may share a cue which is followed, of few a twentieth, or two
+LINKS = 8  # rare cues of one hit that are followed, the rarest
+
+
+class CueRow(NamedTuple):
+    """A live memory as the index is given it; `stamp` is when, in milliseconds."""
+
+    seq: int
+    place: int
+    session: str
+    stamp: int
+    cues: bytes
+    """The numbers of its cues, each 4 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Which edges a search follows from what it hits."""
+
+    associative: bool = True
+    discourse: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Why a memory was found: cues of its own, or the memory that led to it by an edge."""
+
+    cues: Sequence[int]
+    """Numbers: its own that the question has, or the one that an associative edge shares."""
+    edge: str = ""
+    """`discourse`, `event` or `associative`; empty for a hit of its own."""
+    origin: int | None = None
+    """The seq of the memory that the edge comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class CueHits:
+    """What a search found, best first: seqs, scores of about 0 to 1, and ways by seq."""
+
+    seqs: list[int]
+    scores: list[float]
+    way: Callable[[int], Way]
+
+
+class CueIndex:
+    """Cue numbers to live memories, with who stands beside whom in an event.
+
+    An event is a run of memories of one session without a pause longer than `pause`
+    milliseconds; memories of no named session are each one of their own. Not safe for threads
+    by itself.
+    """
+
+    def __init__(self, rows: Iterable[CueRow], pause: int) -> None:
+        self._pause = pause
+        given = sorted(rows, key=lambda row: (row.session, row.stamp, row.place, row.seq))
+        self._cues = [row.cues for row in given]
+        self._row = {row.seq: at for at, row in enumerate(given)}
+        sizes = np.array([len(cues) // 4 for cues in self._cues], np.int32)
+        terms = np.frombuffer(b"".join(self._cues), "<u4")
+        weights = np.full(len(terms), HALVES, np.uint8)
+        self._postings = Postings([Part(terms, weights, sizes)])
+        self._seq = np.array([row.seq for row in given], np.int64)
+        self._stamp = np.array([row.stamp for row in given], np.int64)
+        self._live = np.ones(len(given), np.bool_)
+        self._bare = sizes == 0
+        self._threads: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
+        self._session = [row.session for row in given]
+        self._thread = [(row.stamp, row.place, row.seq, at) for at, row in enumerate(given)]
+        for key, session in zip(self._thread, self._session, strict=True):
+            self._threads[session].append(key)
+        self._chain(given)
+
+    def _chain(self, given: Sequence[CueRow]) -> None:
+        """Who stands before and after each of some rows, which are in order, and their events."""
+        count = len(given)
+        joined = np.zeros(count + 1, np.bool_)
+        named = np.array([row.session != UNNAMED for row in given], np.bool_)
+        same = [one.session == next_.session for one, next_ in pairwise(given)]
+        close = np.diff(self._stamp) <= self._pause
+        joined[1:count] = np.array(same, np.bool_) & close & named[1:]
+        at = np.arange(count)
+        self._before = np.where(joined[:count], at - 1, -1)
+        self._after = np.where(joined[1:], at + 1, -1)
+        self._event = np.cumsum(~joined[:count])
+        self._last_event = count
+
+    @property
+    def size(self) -> int:
+        """How many memories it holds."""
+        return len(self._row)
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether so much was taken out that making it anew is better."""
+        return 8 * (len(self._cues) - self.size) > len(self._cues)
+
+    def __contains__(self, seq: int) -> bool:
+        return seq in self._row
+
+    # -- changes --
+
+    def add(self, row: CueRow) -> None:
+        """One more memory, wherever it belongs in its session."""
+        at = len(self._cues)
+        if at == len(self._live):
+            self._grow()
+        numbers = np.frombuffer(row.cues, "<u4")
+        self._postings.add(at, numbers, np.full(len(numbers), HALVES, np.uint8))
+        self._cues.append(row.cues)
+        self._row[row.seq] = at
+        self._seq[at], self._stamp[at] = row.seq, row.stamp
+        self._live[at], self._bare[at] = True, not row.cues
+        self._last_event += 1
+        self._event[at] = self._last_event
+        key = (row.stamp, row.place, row.seq, at)
+        self._session.append(row.session)
+        self._thread.append(key)
+        thread = self._threads[row.session]
+        place = bisect_left(thread, key)
+        insort(thread, key)
+        if row.session != UNNAMED:
+            left = thread[place - 1][3] if place else -1
+            right = thread[place + 1][3] if place + 1 < len(thread) else -1
+            self._join(left, at)
+            self._join(at, right)
+
+    def _grow(self) -> None:
+        """Room for half as many rows again."""
+        more = len(self._live) // 2 + 64
+        for name, free in (("_seq", 0), ("_stamp", 0), ("_event", 0), ("_before", -1)):
+            values = getattr(self, name)
+            setattr(self, name, np.append(values, np.full(more, free, np.int64)))
+        self._after = np.append(self._after, np.full(more, -1, np.int64))
+        self._live = np.append(self._live, np.zeros(more, np.bool_))
+        self._bare = np.append(self._bare, np.zeros(more, np.bool_))
+
+    def remove(self, seq: int) -> None:
+        """Take a memory out; what stood beside it comes to stand beside each other."""
+        at = self._row.pop(seq, None)
+        if at is None:
+            return
+        self._live[at] = self._bare[at] = False
+        thread = self._threads[self._session[at]]
+        del thread[bisect_left(thread, self._thread[at])]
+        left, right = int(self._before[at]), int(self._after[at])
+        self._before[at] = self._after[at] = -1
+        if left >= 0:
+            self._after[left] = -1
+        if right >= 0:
+            self._before[right] = -1
+        if left >= 0 and right >= 0:
+            self._join(left, right)
+
+    def _join(self, left: int, right: int) -> None:
+        """Let two rows that follow one another stand in one event, or in two."""
+        if left < 0 or right < 0:
+            return
+        if self._stamp[right] - self._stamp[left] <= self._pause:
+            self._after[left], self._before[right] = right, left
+            self._number(right, int(self._event[left]))
+        else:
+            self._last_event += 1
+            self._number(right, self._last_event)
+
+    def _number(self, at: int, event: int) -> None:
+        """Give a row and all that follow it in its event one number."""
+        while at >= 0 and self._event[at] != event:
+            self._event[at] = event
+            at = int(self._after[at])
+
+    # -- searching --
+
+    def search(
+        self,
+        numbers: Sequence[int | None],
+        limit: int,
+        edges: Edges,
+        allowed: Callable[[Numbers], Mask] | None = None,
+    ) -> CueHits:
+        """What has some cues, or is led to from there; a cue of None stands in no memory.
+
+        `allowed` tells which seqs may be found; others still lead to them.
+        """
+        found = self._postings.of(numbers).of_rows(self._live)
+        rows, term, counts = found.rows, found.term, found.counts
+        rarity = np.log(1 + (self.size - counts + 0.5) / (counts + 0.5))
+        whole = max(float(rarity.sum()), 1e-9)
+        own: Scores = np.bincount(rows, rarity[term], minlength=len(self._live)) / whole
+        common = (counts > FEW) & (counts > COMMON * self.size)
+        if common.any():  # who has no other cue of the question is not found by it
+            told = ~common[term]
+            own *= np.bincount(rows[told], minlength=len(self._live)) > 0
+        scores = self._spread(own) if edges.discourse else own.copy()
+        best = self._best(scores, limit, allowed)
+        linked: dict[int, Way] = {}
+        if edges.associative and len(best) < limit:  # what they lead to comes last
+            linked = self._associate(own, scores, numbers)
+            best = self._best(scores, limit, allowed)
+        seqs = self._seq[best].tolist()
+        rows_of = dict(zip(seqs, best.tolist(), strict=True))
+        return CueHits(
+            seqs,
+            scores[best].round(6).tolist(),
+            lambda seq: self._way(rows_of[seq], own, numbers, linked),
+        )
+
+    def _best(
+        self, scores: Scores, limit: int, allowed: Callable[[Numbers], Mask] | None
+    ) -> NDArray[np.intp]:
+        """The rows with the highest scores, of equal ones the newer first."""
+        found = np.flatnonzero(scores > 0)
+        if allowed is not None:
+            found = found[allowed(self._seq[found])]
+        if len(found) > limit:
+            values = scores[found]
+            found = found[values >= np.partition(values, -limit)[-limit] - 1e-9]
+        order = np.lexsort((-self._seq[found], -self._stamp[found], -scores[found].round(9)))
+        return found[order[:limit]]
+
+    def _spread(self, own: Scores) -> Scores:
+        """What hits lend to those beside them, and to those without cues in their event."""
+        own = self._inherited(own)
+        scores: Scores = own.copy()
+        hits = np.flatnonzero(own)
+        for beside in (self._before, self._after):
+            rows, gains = hits, own[hits]
+            for part in DISCOURSE:
+                rows = beside[rows]
+                there = rows >= 0
+                rows, gains = rows[there], gains[there]
+                scores[rows] += part * gains  # no two have the same row beside them
+        return scores
+
+    def _inherited(self, own: Scores) -> Scores:
+        """The scores with those of memories without cues: a part of the best in their event."""
+        bare = np.flatnonzero(self._bare)
+        if not len(bare):
+            return own
+        hits = np.flatnonzero(own)
+        best = np.zeros(self._last_event + 1)
+        np.maximum.at(best, self._event[hits], own[hits])
+        inherited: Scores = own.copy()
+        inherited[bare] = INHERITED * best[self._event[bare]]
+        return inherited
+
+    def _associate(
+        self, own: Scores, scores: Scores, numbers: Sequence[int | None]
+    ) -> dict[int, Way]:
+        """What shares a rare cue with the best hits comes after all that was found so far."""
+        linked: dict[int, Way] = {}
+        gains: dict[int, float] = {}
+        most = min(RARE, max(2, self.size // 20), int(COMMON * self.size))
+        for seed in self._best(own, SEEDS, None).tolist():
+            known = [cue for cue in _numbers_of(self._cues[seed]) if cue not in numbers]
+            found = self._postings.of(known).of_rows(self._live)
+            counts = found.counts.tolist()
+            rare = [at for at, count in enumerate(counts) if 1 < count <= most]
+            for at in sorted(rare, key=lambda at: (counts[at], at))[:LINKS]:
+                gain = float(own[seed]) / counts[at]
+                for row in found.rows[found.term == at].tolist():
+                    if not scores[row] and gain > gains.get(row, 0):
+                        gains[row] = gain
+                        linked[row] = Way([known[at]], "associative", int(self._seq[seed]))
+        if gains:
+            lowest = float(scores[scores > 0].min())
+            for row, gain in gains.items():
+                scores[row] = lowest * min(gain, 0.999)
+        return linked
+
+    def _way(
+        self, at: int, own: Scores, numbers: Sequence[int | None], linked: dict[int, Way]
+    ) -> Way:
+        """Why a row was found."""
+        if at in linked:
+            return linked[at]
+        if own[at] > 0:
+            having = set(_numbers_of(self._cues[at]))
+            return Way([cue for cue in numbers if cue is not None and cue in having])
+        if self._bare[at]:
+            known = slice(len(own))  # more may have come since
+            event = np.flatnonzero((self._event == self._event[at])[known] & self._live[known])
+            best = int(self._seq[event[np.argmax(own[event])]]) if len(event) else None
+            return Way([], "event", best)
+        beside = [row for row in self._beside(at) if row < len(own) and own[row] > 0]
+        origin = max(beside, key=lambda row: float(own[row]), default=None)
+        return Way([], "discourse", None if origin is None else int(self._seq[origin]))
+
+    def _beside(self, at: int) -> Iterator[int]:
+        """The rows that lend something to one."""
+        for chain in (self._before, self._after):
+            row = at
+            for _ in DISCOURSE:
+                row = int(chain[row])
+                if row < 0:
+                    break
+                yield row
+
+
+def _numbers_of(cues: bytes) -> list[int]:
+    numbers: list[int] = np.frombuffer(cues, "<u4").tolist()
+    return numbers

@@ -1,0 +1,359 @@
+"""Names, mentions and relations in memory, as far as recall needs them.
+
+`Links` is made from rows of the file in one go and then told what changed; the store does both
+(store.py). Nodes of the graph are whole numbers: a chunk is its seq, entities are -1, -2, ... in
+the order in which they became known here. Lists are sorted so that their beginnings are all that
+a step looks at, however much hangs on a node.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.types import Hanging, LinkedRelation, Ways, in_blocks, milliseconds
+from text import words
+
+Numbers = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+Nodes = Sequence[int] | Numbers
+Ends = NDArray[np.int32]
+Keep = Callable[[Numbers], Mask]
+
+LEAST_REBUILD = 1024  # changes that are never worth making everything anew
+ALL = 1 << 31  # more than any list holds
+
+
+class Links:
+    """What leads from chunks to entities, from entities to chunks, and along relations.
+
+    Not safe for threads by itself: it is read and changed under its index's lock.
+    """
+
+    def __init__(
+        self, entities: Iterable[tuple[str, bool]], mentions: Iterable[Hanging], ways: Ways
+    ) -> None:
+        """Takes each entity's id and whether it is live, the seqs of the chunks that mention each
+        entity, and relations; each is gone through once and not kept."""
+        self._node_of: dict[str | int, int] = {}
+        self._ids: list[str] = []
+        self._closed: set[int] = set()
+        for entity_id, live in entities:
+            node = self.node(entity_id)
+            if not live:
+                self._closed.add(node)
+        who, where = _hanging(mentions, self.node)
+        self._of_entity = _Lists(who, where, lambda seqs: (-seqs,))
+        self._of_chunk = _Lists(where, who, lambda nodes: (-nodes,))
+        self._relations = _Relations(ways, self.node)
+        self._steps = _Lists(*self._relations.ends(), self._relations.order)
+        self._size, self._changes = len(who) + self._relations.count, 0
+
+    # -- being kept up to date --
+
+    def worn(self) -> bool:
+        """Whether so much was changed that making it anew is better."""
+        return self._changes > max(LEAST_REBUILD, self._size // 8)
+
+    def entity(self, entity_id: str, live: bool) -> None:
+        """An entity that is new, or that was closed or opened."""
+        node = self.node(entity_id)
+        if live:
+            self._closed.discard(node)
+        else:
+            self._closed.add(node)
+
+    def mention(self, seq: int, entity_ids: Iterable[str]) -> None:
+        """All entities that a chunk mentions now; one that it did before wears this out."""
+        nodes = [self.node(entity_id) for entity_id in entity_ids]
+        known = set(self.mentioned([seq])[1].tolist())
+        for node in nodes:
+            if node not in known:
+                self._of_chunk.add(seq, node)
+                self._of_entity.add(node, seq)
+                self._changes += 1
+        if known.difference(nodes):
+            self._changes += ALL
+
+    def relation(self, row: LinkedRelation) -> None:
+        """A relation that is new, or that holds at other times than before."""
+        place = self._relations.put(row, self.node)
+        self._changes += 1
+        if place is not None:
+            for node in dict.fromkeys(self._relations.both(place)):
+                self._steps.add(node, place)
+
+    def drop_relation(self, relation_id: int) -> None:
+        """A relation that is no longer in the file."""
+        self._relations.drop(relation_id)
+        self._changes += 1
+
+    # -- nodes --
+
+    def node(self, end: str | int) -> int:
+        """The node of an entity by its id, which may be new; a chunk's is its seq."""
+        node = self._node_of.get(end)
+        if node is not None:
+            return node
+        if isinstance(end, int):
+            return end
+        self._node_of[end] = node = -1 - len(self._ids)
+        self._ids.append(end)
+        return node
+
+    def entity_id(self, node: int) -> str:
+        return self._ids[-1 - node]
+
+    def known(self, entity_id: str) -> int | None:
+        """The node of an entity; None for an id that no entity ever had."""
+        return self._node_of.get(entity_id)
+
+    def is_live(self, node: int) -> bool:
+        """Whether an entity is live now."""
+        return node not in self._closed
+
+    # -- ways --
+
+    def mentioned(self, seqs: Nodes) -> tuple[Numbers, Numbers]:
+        """The entities that chunks mention, as nodes, and for each the place of its chunk."""
+        return self._of_chunk.first(seqs, ALL)
+
+    def mentioning(self, nodes: Nodes, most: int, keep: Keep) -> tuple[Numbers, Numbers]:
+        """The newest chunks that mention entities, by their seqs, of those that are to be kept.
+
+        Each entity's newest first; and for each the place of its entity among `nodes`.
+        """
+        return self._of_entity.first(nodes, most, keep)
+
+    def steps(self, nodes: Numbers, at: int, most: int) -> tuple[Numbers, Numbers, Floats]:
+        """What the heaviest relations lead to, either way, that hold at a moment (milliseconds).
+
+        For each the place of the node it leads from, the node it leads to, and its weight.
+        """
+        holding = partial(self._relations.holding, at=at)
+        places, found = self._steps.first(nodes, most, holding)
+        others = self._relations.across(found, nodes[places])
+        return places, others, self._relations.weight(found)
+
+
+class Spellings:
+    """Which texts are names, by their hashes: it may take one too many for a name, never miss one.
+
+    That spares looking up, in the file, the hundreds of stretches of a text that name nothing.
+    """
+
+    def __init__(self, keys: Iterable[str], *, starts: bool = True) -> None:
+        """`starts`: whether to keep how names begin, which takes more than all else here."""
+        found, self.starts = [], set[str]()
+        """How names begin, so that stretches that begin otherwise need not be asked for."""
+        for names in in_blocks(keys):
+            found.append(np.fromiter(map(hash, names), np.int64, len(names)))
+            if starts:
+                self.starts.update(map(words.name_start, names))
+        self.has_starts = starts
+        self._sorted = np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+        self._later: set[int] = set()
+        self._lock = threading.Lock()
+
+    def add(self, keys: Iterable[str]) -> None:
+        """Names that came to be; safe for threads."""
+        names = list(keys)
+        with self._lock:
+            if self.has_starts:
+                self.starts.update(map(words.name_start, names))
+            self._later.update(map(hash, names))
+            if len(self._later) > max(LEAST_REBUILD, len(self._sorted) // 8):
+                later = np.fromiter(self._later, np.int64)
+                self._sorted = np.sort(np.concatenate((self._sorted, later)))
+                self._later = set()
+
+    def among(self, keys: Iterable[str]) -> list[str]:
+        """Those of the keys that are names."""
+        asked = list(keys)
+        later, block = self._later, self._sorted  # in this order: what leaves one is in the other
+        hashes = list(map(hash, asked))
+        found = [key for key, each in zip(asked, hashes, strict=True) if each in later]
+        if len(block):
+            wanted = np.array(hashes, np.int64)
+            at = np.minimum(np.searchsorted(block, wanted), len(block) - 1)
+            found += [asked[place] for place in np.flatnonzero(block[at] == wanted)]
+        return list(dict.fromkeys(found))
+
+
+class _Lists:
+    """For each key a list in a fixed order: one sorted block, and what came later beside it."""
+
+    def __init__(
+        self, keys: Numbers, values: Numbers, order: Callable[[Numbers], tuple[NDArray[Any], ...]]
+    ) -> None:
+        """Takes a key for each value; `order` gives what the values of one key are sorted by."""
+        self._order = order
+        sorting = np.lexsort((*order(values), keys))
+        self._values = values[sorting].astype(np.int32)
+        unique, starts = np.unique(keys[sorting], return_index=True)
+        self._keys = unique.astype(np.int32)
+        self._starts = np.append(starts, len(keys))
+        self._later: dict[int, list[int]] = {}
+
+    def add(self, key: int, value: int) -> None:
+        self._later.setdefault(key, []).append(value)
+
+    def first(self, keys: Nodes, most: int, keep: Keep | None = None) -> tuple[Numbers, Numbers]:
+        """The first values of each key that are to be kept, and for each the place of its key."""
+        places, values = self._beginning(np.asarray(keys, np.int64), most)
+        if keep is None or (kept := keep(values)).all():
+            return places, values
+        if np.bincount(places).max() == most:  # what is not kept must take no places
+            places, values = self._beginning(np.asarray(keys, np.int64), ALL)
+            kept = keep(values)
+        places, values = places[kept], values[kept]
+        first = _rank(places) < most
+        return places[first], values[first]
+
+    def _beginning(self, keys: Numbers, most: int) -> tuple[Numbers, Numbers]:
+        """The first values of each key, and for each the place of its key."""
+        places, values = self._in_block(keys, most)
+        later = [(place, self._later.get(key, ())) for place, key in enumerate(keys.tolist())]
+        if not any(added for _, added in later):
+            return places, values
+        places = np.append(places, [place for place, added in later for _ in added])
+        values = np.append(values, [value for _, added in later for value in added])
+        places, values = places.astype(np.int64), values.astype(np.int64)
+        sorting = np.lexsort((*self._order(values), places))
+        places, values = places[sorting], values[sorting]
+        first = _rank(places) < most
+        return places[first], values[first]
+
+    def _in_block(self, keys: NDArray[Any], most: int) -> tuple[Numbers, Numbers]:
+        if not len(self._keys):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        keys = keys.astype(np.int32)  # else all that are here would be converted
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        starts = self._starts[at]
+        sizes = np.minimum(self._starts[at + 1] - starts, most) * (self._keys[at] == keys)
+        places = np.repeat(np.arange(len(keys)), sizes)
+        return places, self._values[starts[places] + _rank(places)].astype(np.int64)
+
+
+class _Relations:
+    """Relations by their places here, in the order in which they became known."""
+
+    def __init__(self, ways: Ways, node: Callable[[str | int], int]) -> None:
+        parts = [_columns(*each) for each in ways.relations] or [_columns("", "", "", "")]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        self._id, self._weight, self._since, self._until = (column[order] for column in columns)
+        self.count = self._sorted = len(self._id)
+        self._source, self._target = (
+            self._ends(each, node) for each in (ways.sources, ways.targets)
+        )
+        self._later: dict[int, int] = {}
+
+    def _ends(self, hanging: Iterable[Hanging], node: Callable[[str | int], int]) -> Ends:
+        """One end of each relation."""
+        nodes, ids = _hanging(hanging, node)
+        ends = np.empty(self.count, np.int32)
+        ends[np.searchsorted(self._id, ids)] = nodes
+        return ends
+
+    def put(self, row: LinkedRelation, node: Callable[[str | int], int]) -> int | None:
+        """The place of a new relation; None for one that is here and now holds at other times."""
+        since, until = milliseconds([row.valid_from])[0], milliseconds([row.valid_until])[0]
+        known = self._known(row.id)
+        if known is not None:
+            self._since[known], self._until[known] = since, until
+            return None
+        place = self._later[row.id] = self.count
+        if place == len(self._id):
+            self._grow()
+        self.count += 1
+        self._id[place], self._weight[place] = row.id, row.weight
+        self._source[place], self._target[place] = node(row.source), node(row.target)
+        self._since[place], self._until[place] = since, until
+        return place
+
+    def _grow(self) -> None:
+        more = max(64, len(self._id))
+        for name in _COLUMNS:
+            old = getattr(self, name)
+            setattr(self, name, np.append(old, np.zeros(more, old.dtype)))
+
+    def _known(self, relation_id: int) -> int | None:
+        """The place of a relation: those that were here first stand in the order of their ids."""
+        place = int(np.searchsorted(self._id[: self._sorted], relation_id))
+        if place < self._sorted and self._id[place] == relation_id:
+            return place
+        return self._later.get(relation_id)
+
+    def drop(self, relation_id: int) -> None:
+        place = self._known(relation_id)
+        if place is not None:
+            self._until[place] = self._since[place]
+
+    def ends(self) -> tuple[Numbers, Numbers]:
+        """Every node that a relation hangs on, and the place of the relation."""
+        places = np.arange(self.count)
+        loops = self._source == self._target
+        nodes = np.concatenate((self._source, self._target[~loops]))
+        return nodes, np.concatenate((places, places[~loops]))
+
+    def both(self, place: int) -> tuple[int, int]:
+        return int(self._source[place]), int(self._target[place])
+
+    def across(self, places: Numbers, nodes: Numbers) -> Numbers:
+        """The other end of each relation."""
+        others: Numbers = self._source[places].astype(np.int64) + self._target[places] - nodes
+        return others
+
+    def order(self, places: Numbers) -> tuple[NDArray[Any], ...]:
+        """The heaviest first, and of equal weight the older."""
+        return self._id[places], -self._weight[places]
+
+    def weight(self, places: Numbers) -> Floats:
+        return self._weight[places]
+
+    def holding(self, places: Numbers, at: int) -> Mask:
+        """Which of them hold at a moment."""
+        return (self._since[places] <= at) & (self._until[places] > at)
+
+
+_COLUMNS = ("_id", "_source", "_target", "_weight", "_since", "_until")
+
+
+def _columns(
+    ids: str, weights: str, since: str, until: str
+) -> tuple[Numbers, Floats, Numbers, Numbers]:
+    """Numbers of some relations, given with commas between them."""
+    return (
+        np.fromstring(ids, np.int64, sep=","),
+        np.array(list(map(float, weights.split(","))) if ids else (), np.float32),
+        milliseconds(since.split(",") if ids else ()),
+        milliseconds(until.split(",") if ids else ()),
+    )
+
+
+def _hanging(
+    hanging: Iterable[Hanging], node: Callable[[str | int], int]
+) -> tuple[Numbers, Numbers]:
+    """Each number that hangs on a node, beside its node."""
+    nodes, sizes, numbers = [], [], []
+    for end, listed in hanging:
+        nodes.append(node(end))
+        sizes.append(listed.count(",") + 1)
+        numbers.append(listed)
+    found = np.fromstring(",".join(numbers), np.int64, sep=",")
+    return np.repeat(np.array(nodes, np.int64), np.array(sizes, np.intp)), found
+
+
+def _rank(places: Numbers) -> Numbers:
+    """How many equal numbers stand before each of some sorted numbers.
+
+    >>> _rank(np.array([2, 2, 2, 5, 7, 7])).tolist()
+    [0, 1, 2, 0, 0, 1]
+    """
+    ranks: Numbers = np.arange(len(places)) - np.searchsorted(places, places)
+    return ranks

@@ -1,0 +1,1 @@
+"""How memories are found: lanes, their fusion, the hits and their reasons."""

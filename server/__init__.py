@@ -1,0 +1,1 @@
+"""MCP over HTTP, and the bridge for clients that only start programs."""

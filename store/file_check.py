@@ -1,0 +1,75 @@
+"""What can be told of a database file before SQLite touches it."""
+
+import errno
+import os
+from pathlib import Path
+
+from core.errors import StoreError
+from mnelo_locale import message
+
+
+def examine(path: Path) -> bool:
+    """Whether a database file may be written; a new one is made, what is not ours refused by name.
+
+    Raises StoreError for a folder, a file that cannot be read, one of another program, and one
+    that is cut short.
+    """
+    try:
+        if path.is_dir():
+            raise StoreError("store.folder", path=path)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        writable = _may_write(path)
+        with path.open("rb") as file:
+            header = file.read(100)
+    except OSError as error:
+        raise StoreError("store.unreadable", path=path, error=error.strerror) from None
+    if header and not header.startswith(b"SQLite format 3\x00"):
+        raise StoreError("store.foreign", path=path)
+    if header and _cut_short(path, header):
+        raise StoreError("store.damaged", path=path, error=message("store.cut"))
+    return writable
+
+
+def _may_write(path: Path) -> bool:
+    """Open the file for writing, and make it if it is not there, for its owner's eyes alone."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except PermissionError:
+        if not path.exists():
+            raise
+        return False
+    except OSError as error:
+        if error.errno != errno.EROFS or not path.exists():
+            raise
+        return False
+    # Beside a file that is written to, SQLite keeps its log.
+    return may_write(path.parent)
+
+
+def may_write(path: Path) -> bool:
+    """Whether this process may write to a file or folder; the file is not opened for it."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def beside(path: Path, end: str) -> Path:
+    """The file whose name is that of this one with an end: `-wal`, or the keeper's lock."""
+    return path.with_name(path.name + end)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells this file from another one at the same path; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _cut_short(path: Path, header: bytes) -> bool:
+    """Whether pages that the header counts are missing, with no log that could hold them."""
+    wal = beside(path, "-wal")
+    if len(header) < 100 or (wal.exists() and wal.stat().st_size):
+        return len(header) < 100
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    return path.stat().st_size < page * int.from_bytes(header[28:32], "big")

@@ -1,0 +1,244 @@
+"""The file, its one writing connection and a small pool of reading ones."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import Any
+
+import apsw
+import sqlite_vec
+
+from core.errors import StoreBusy, StoreError
+from index.links import Spellings
+from store.file_check import examine, identity
+from store.sqlite import migrations
+from store.sqlite.cue_snapshots import CueSettings, HeldCues
+from store.sqlite.migrations import migrate
+from store.sqlite.snapshots import Indexes
+from store.sqlite.statements import APPLICATION_ID, fetch_one
+from store.sqlite.view import View
+
+CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
+LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
+
+
+# --- The store -------------------------------------------------------------------------
+
+
+class Connections:
+    """The file, its one writing connection and a small pool of reading ones."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_seconds: float = 5.0,
+        synchronous: str = "NORMAL",
+        cache_mb: int = 64,
+        lanes: Sequence[str] = ("vector", "graph", "meta", "entity"),
+        reader_sets: int = 4,
+        cues: "CueSettings | None" = None,
+    ) -> None:
+        """`cues` is how memories are found by cues; without it no cue is read or written."""
+        self.path = path
+        self._busy_ms = int(busy_seconds * 1000)
+        self._synchronous = synchronous
+        self._lanes = tuple(lanes)
+        # A quarter for the writer: what a long transaction changes should not be written twice.
+        self._writer_kib = cache_mb * 1024 // 4
+        self._reader_kib = 3 * self._writer_kib // (1 + reader_sets * len(self._lanes))
+        self._write_lock = threading.Lock()
+        self._all: list[apsw.Connection] = []
+        # None stands for a set that is made when it is first needed.
+        self._sets: LifoQueue[dict[str, View] | None] = LifoQueue()
+        for _ in range(reader_sets):
+            self._sets.put(None)
+        self._singles: LifoQueue[View] = LifoQueue()
+        self._log_db: apsw.Connection | None = None
+        self.indexes = Indexes(HeldCues(cues) if cues else None)
+        self._terms: dict[str, int] = {}  # numbers in the file, for who holds the write lock
+        self._spelled: Spellings | None = None  # the names that were known with them
+        with self._explained():
+            self._db = self._open()
+
+    def close(self) -> None:
+        """Close every connection; the last one out leaves the whole memory in the one file."""
+        for db in reversed(self._all):
+            db.close()
+        self._all.clear()
+
+    def _open(self) -> apsw.Connection:
+        self.read_only = not examine(self.path)
+        self._identity = identity(self.path)
+        db = self._connect()
+        try:
+            self._recognise(db)
+            if not self.read_only:
+                self._patiently(lambda: db.pragma("journal_mode", "wal"))
+                self._patiently(lambda: migrate(db))
+            if self.path.stat().st_size < CHECK_WHOLE_BELOW:
+                refuse_damaged(db, self.path)
+        except BaseException:
+            self.close()
+            raise
+        return db
+
+    def _recognise(self, db: apsw.Connection) -> None:
+        application, version = db.pragma("application_id"), db.pragma("user_version")
+        if application != APPLICATION_ID and fetch_one(db, "SELECT 1 FROM sqlite_master LIMIT 1"):
+            raise StoreError("store.foreign", path=self.path)
+        if version > migrations.SCHEMA_VERSION:
+            raise StoreError(
+                "store.newer", path=self.path, version=version, known=migrations.SCHEMA_VERSION
+            )
+        if self.read_only and version < migrations.SCHEMA_VERSION:
+            raise StoreError("store.read_only", path=self.path)
+
+    def _connect(self, *, reader: bool = False) -> apsw.Connection:
+        if self.read_only:
+            db = self._read_only_connection()
+        else:  # never made here: a file that was deleted must not come back empty
+            db = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READWRITE)
+        self._all.append(db)
+        db.set_busy_timeout(self._busy_ms)
+        db.enable_load_extension(True)
+        db.load_extension(sqlite_vec.loadable_path())
+        db.enable_load_extension(False)
+        db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+        # Plans that no value can change: else many a statement is planned anew for each value.
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        db.pragma("cache_size", -(self._reader_kib if reader else self._writer_kib))
+        db.pragma("foreign_keys", True)
+        db.pragma("synchronous", self._synchronous)
+        db.pragma("query_only", reader)
+        db.pragma("journal_size_limit", LARGE_LOG)
+        return db
+
+    def _read_only_connection(self) -> apsw.Connection:
+        """A connection that leaves no trace, to a file or in a folder that may not be written."""
+        name = self.path.as_uri() + "?mode=ro"
+        if not self.sizes()["wal_bytes"]:
+            name += "&immutable=1"  # all is in the file, and no log can be made beside it
+        return apsw.Connection(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+    def _patiently(self, step: Any) -> None:
+        """Run a step of opening again while another process holds the file.
+
+        Changing to WAL does not wait by itself, and several processes may open at once.
+        """
+        deadline = time.monotonic() + self._busy_ms / 1000
+        while True:
+            try:
+                step()
+            except apsw.BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    @contextmanager
+    def views(self) -> Iterator[dict[str, View]]:
+        """Borrow a set of reading connections, one for each lane; waits while all are lent."""
+        with self._explained():
+            views = self._sets.get()
+            try:
+                if views is None:
+                    views = {lane: self._reader() for lane in self._lanes}
+                yield views
+            finally:
+                self._sets.put(views)
+
+    @contextmanager
+    def view(self) -> Iterator[View]:
+        """Borrow one reading connection; never waits, so whoever holds a set may do it."""
+        with self._explained():
+            try:
+                view = self._singles.get_nowait()
+            except Empty:
+                view = self._reader()
+            try:
+                yield view
+            finally:
+                self._singles.put(view)
+
+    def _reader(self) -> View:
+        return View(self._connect(reader=True), self.indexes)
+
+    @contextmanager
+    def transaction(self) -> Iterator[apsw.Connection]:
+        """Hold the write lock: threads queue for it here, processes for SQLite's."""
+        with self._write_lock:
+            try:
+                with self._begun(self._db):
+                    yield self._db
+            except BaseException:
+                self._terms.clear()  # some may be in no file
+                raise
+
+    @contextmanager
+    def _begun(self, db: apsw.Connection) -> Iterator[None]:
+        """A transaction that writes: commit on success, roll back on any exception."""
+        with self._explained():
+            self._refuse_to_lose()
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:  # some errors have already rolled back
+                    db.execute("ROLLBACK")
+                raise
+
+    def _refuse_to_lose(self) -> None:
+        """Refuse to write where it could not be kept: to a file that may not be, or is gone."""
+        if self.read_only:
+            raise StoreError("store.read_only", path=self.path)
+        if identity(self.path) != self._identity:
+            raise StoreError("store.replaced", path=self.path)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say what SQLite's errors mean for the file."""
+        try:
+            yield
+        except apsw.BusyError:
+            seconds = self._busy_ms / 1000
+            raise StoreBusy("store.busy", path=self.path, seconds=seconds) from None
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            raise StoreError("store.damaged", path=self.path, error=error) from error
+        except apsw.FullError as error:
+            raise StoreError("store.full", path=self.path) from error
+        except apsw.Error as error:
+            raise StoreError("store.unreachable", path=self.path, error=error) from error
+
+    @contextmanager
+    def _keeping(self) -> Iterator[apsw.Connection]:
+        """A connection for upkeep, which gives way to everybody else."""
+        with self._explained():
+            db = self._connect()
+            db.set_busy_timeout(50)
+            try:
+                yield db
+            finally:
+                self._all.remove(db)
+                db.close()
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the file and of its write-ahead log."""
+        wal = self.path.with_name(self.path.name + "-wal")
+        return {
+            "db_bytes": self.path.stat().st_size,
+            "wal_bytes": wal.stat().st_size if wal.exists() else 0,
+        }
+
+
+# --- Opening ---------------------------------------------------------------------------
+
+
+def refuse_damaged(db: apsw.Connection, path: Path) -> None:
+    if (problem := db.pragma("quick_check", 1)) != "ok":
+        raise StoreError("store.damaged", path=path, error=problem)

@@ -1,0 +1,215 @@
+"""The vectors of another model, beside those in use until they take their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import apsw
+import numpy as np
+
+from core.types import Model, Vectors
+from store.sqlite.statements import fetch_all, fetch_one, has_table, has_vectors
+from store.sqlite.vectors import make_vectors_table, model_of, record_model
+
+if TYPE_CHECKING:
+    from store.sqlite.store import SqliteStore
+
+
+BLOCKS_AT_ONCE = 50  # of the old vectors, dropped in one transaction: some 100 MB
+
+# Beside the vectors in use, those of another model. `live` is that of the vector: what was closed
+# or opened since is found by it. A text that is erased or changed takes its vectors along, whose
+# bytes vec0 would leave where they are.
+NEXT_TABLES = """
+    CREATE TABLE next_windows (
+        seq       INTEGER PRIMARY KEY,
+        chunk_seq INTEGER NOT NULL REFERENCES chunks (seq) ON DELETE CASCADE,
+        part      INTEGER NOT NULL,
+        live      INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX next_windows_chunk ON next_windows (chunk_seq);
+    CREATE TRIGGER next_window_gone AFTER DELETE ON next_windows BEGIN
+        UPDATE next_vectors SET embedding = zeroblob({0}) WHERE rowid = old.seq;
+        DELETE FROM next_vectors WHERE rowid = old.seq;
+    END;
+    CREATE TRIGGER next_text_changed AFTER UPDATE OF content ON chunks BEGIN
+        DELETE FROM next_windows WHERE chunk_seq = new.seq;
+    END;
+"""
+DROP_NEXT_TABLES = """
+    DROP TRIGGER next_text_changed;
+    DROP TRIGGER next_window_gone;
+    DROP TABLE next_windows;
+"""
+
+_WITHOUT_NEXT = "NOT EXISTS (SELECT 1 FROM next_windows w WHERE w.chunk_seq = c.seq)"
+TEXTS_FOR_NEXT = f"""
+    SELECT c.seq, c.content_hash, c.content, c.source, c.timestamp FROM chunks c
+    WHERE c.seq > ? AND {_WITHOUT_NEXT} ORDER BY c.seq LIMIT ?
+"""
+LEFT_FOR_NEXT = "SELECT count(*), coalesce(sum(length(c.content)), 0) FROM chunks c WHERE {0}"
+SOME_TEXTS = """
+    SELECT c.seq, c.content_hash, c.content, c.source, c.timestamp FROM chunks c
+    WHERE c.seq % max(1, (SELECT count(*) FROM chunks) / :most) = 0 ORDER BY c.seq LIMIT :most
+"""
+
+# Of a text that is still the one that was read.
+PUT_NEXT_WINDOW = """
+    INSERT INTO next_windows
+    SELECT (SELECT coalesce(max(seq), 0) + 1 FROM next_windows), seq, :part, valid_until IS NULL
+    FROM chunks WHERE seq = :seq AND content_hash = :hash RETURNING seq, live
+"""
+PUT_NEXT_VECTOR = "INSERT INTO next_vectors (rowid, embedding, live) VALUES (?, ?, ?)"
+
+MARKED_WRONGLY = """
+    SELECT w.seq FROM next_windows w JOIN chunks c ON c.seq = w.chunk_seq
+    WHERE w.live <> (c.valid_until IS NULL)
+"""
+MARK_NEXT = (
+    "UPDATE next_vectors SET live = 1 - live WHERE rowid = ?",
+    "UPDATE next_windows SET live = 1 - live WHERE seq = ?",
+)
+
+# `windows` keeps its place, for its numbers are never used again.
+SWITCH_WINDOWS = """
+    DELETE FROM windows;
+    INSERT INTO windows SELECT seq, chunk_seq, part FROM next_windows;
+    UPDATE chunks SET pending = 0
+    WHERE pending = 1 AND seq IN (SELECT chunk_seq FROM next_windows);
+    UPDATE chunks SET pending = 1
+    WHERE pending = 0 AND seq NOT IN (SELECT chunk_seq FROM next_windows);
+"""
+
+FORGET_NEXT = "DELETE FROM meta WHERE key GLOB 'next_*'"
+FREE_BYTES = "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
+DROP_BLOCKS = """
+    DELETE FROM {0}_vector_chunks00
+    WHERE rowid IN (SELECT rowid FROM {0}_vector_chunks00 LIMIT ?) RETURNING 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingText:
+    """A memory, of any time, that has no vectors of the next model yet."""
+
+    seq: int
+    hash: int
+    content: str
+    source: str
+    timestamp: str
+
+
+class NextVectors:
+    """The vectors of another model, which come to be beside the file's own and then replace them.
+
+    Each step is one short transaction, and any may be the last: what it left is gone on with.
+    """
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    # -- looking --
+
+    def model(self) -> Model | None:
+        """The model of vectors that were begun and do not serve yet."""
+        with self._store.view() as view:
+            return model_of(view.db, "next")
+
+    def left(self, *, anew: bool) -> tuple[int, int]:
+        """How many texts have no vectors of the next model, and their characters in all.
+
+        `anew` counts every text.
+        """
+        with self._store.view() as view:
+            begun = has_table(view.db, "next_windows") and not anew
+            sql = LEFT_FOR_NEXT.format(_WITHOUT_NEXT if begun else "1")
+            ((texts, characters),) = fetch_all(view.db, sql)
+        return texts, characters
+
+    def sample(self, most: int) -> list[WaitingText]:
+        """Some texts from all over the file."""
+        with self._store.view() as view:
+            return [WaitingText(*row) for row in fetch_all(view.db, SOME_TEXTS, {"most": most})]
+
+    def free_bytes(self) -> int:
+        """What the file has room for without growing."""
+        with self._store.view() as view:
+            return int(fetch_one(view.db, FREE_BYTES))
+
+    # -- making them --
+
+    def begin(self, model: Model) -> None:
+        """Make room for a model's vectors; what another one's were begun is dropped."""
+        self.drop()
+        with self._store.transaction() as db:
+            record_model(db, model, "next")
+            make_vectors_table(db, "next_vectors", model.dim)
+            db.execute(NEXT_TABLES.format(4 * int(model.dim)))
+
+    def texts(self, after: int, most: int) -> list[WaitingText]:
+        """The next texts, in the order of `seq`, that have no vectors yet."""
+        with self._store.view() as view:
+            return [WaitingText(*row) for row in fetch_all(view.db, TEXTS_FOR_NEXT, (after, most))]
+
+    def put(self, rows: Sequence[tuple[WaitingText, Vectors]]) -> None:
+        """Keep the vectors of some texts, but for those that were changed meanwhile."""
+        with self._store.transaction() as db:
+            for text, vectors in rows:
+                for part, vector in enumerate(vectors):
+                    window = {"part": part, "seq": text.seq, "hash": text.hash}
+                    for seq, live in fetch_all(db, PUT_NEXT_WINDOW, window):
+                        kept = np.asarray(vector, np.float32).tobytes()
+                        db.execute(PUT_NEXT_VECTOR, (seq, kept, live))
+
+    def mark(self) -> None:
+        """Follow what was closed or opened meanwhile."""
+        with self._store.transaction() as db:
+            _mark_next(db)
+
+    def switch(self, model: Model) -> None:
+        """Let the next vectors be the file's; texts that came last wait for theirs."""
+        with self._store.transaction() as db:
+            _mark_next(db)
+            db.execute(SWITCH_WINDOWS)
+            db.execute(DROP_NEXT_TABLES)
+            if has_vectors(db):
+                _rename_vectors(db, "vectors", "old_vectors")
+            _rename_vectors(db, "next_vectors", "vectors")
+            db.execute(FORGET_NEXT)
+            record_model(db, model)
+
+    def drop(self, *, next_too: bool = True) -> None:
+        """Drop the vectors that were replaced and, as a rule, those that were only begun."""
+        with self._store.transaction() as db:
+            if next_too:
+                if has_table(db, "next_windows"):
+                    db.execute(DROP_NEXT_TABLES)
+                db.execute(FORGET_NEXT)
+        for table in ("old_vectors", "next_vectors") if next_too else ("old_vectors",):
+            self._drop_vectors(table)
+
+    def _drop_vectors(self, table: str) -> None:
+        dropped = BLOCKS_AT_ONCE
+        while dropped == BLOCKS_AT_ONCE:
+            with self._store.transaction() as db:
+                if not has_table(db, table):
+                    return
+                dropped = len(fetch_all(db, DROP_BLOCKS.format(table), (BLOCKS_AT_ONCE,)))
+        with self._store.transaction() as db:
+            db.execute(f"DROP TABLE {table}")
+
+
+def _mark_next(db: apsw.Connection) -> None:
+    wrong = fetch_all(db, MARKED_WRONGLY)
+    for sql in MARK_NEXT:
+        db.executemany(sql, wrong)
+
+
+def _rename_vectors(db: apsw.Connection, old: str, new: str) -> None:
+    """Rename a vec0 table, and the tables that it keeps its rows in, which vec0 does not."""
+    db.execute(f"ALTER TABLE {old} RENAME TO {new}")
+    sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ? || '_*'"
+    for (name,) in fetch_all(db, sql, (old,)):
+        db.execute(f"ALTER TABLE {name} RENAME TO {new}{name.removeprefix(old)}")

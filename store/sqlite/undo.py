@@ -1,0 +1,458 @@
+"""Putting back what one record of the audit changed; and the audit, read."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import apsw
+
+from core.errors import InvalidInput, NotFound
+from index.analysis import Indexed
+from store.sqlite.changes import RowChange
+from store.sqlite.merging import holds_undo
+from store.sqlite.purge import remove_chunk, versions_of
+from store.sqlite.statements import (
+    ENDS,
+    MENTIONED,
+    UNUSED_NAME_WORDS,
+    fetch_all,
+    fetch_named,
+    fetch_one,
+    forget_changes,
+    is_behind,
+    to_json,
+)
+from store.sqlite.vectors import WINDOWS_OF_CHUNK
+from store.sqlite.writer import Writer
+
+# --- Undo ------------------------------------------------------------------------------
+
+
+# What an action writes that can be undone, what hangs on others first: the key of each table, and
+# the columns of its rows that ever change.
+WATCHED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "tags": (("chunk_seq", "tag"), ()),
+    "evidence": (("relation_id", "chunk_seq"), ()),
+    "mentions": (("entity_id", "chunk_seq"), ("origin",)),
+    "aliases": (("key", "entity_id"), ("valid_from",)),
+    "relations": (("id",), ("valid_from", "valid_until")),
+    "entities": (("seq",), ("valid_from", "valid_until", "superseded_by")),
+    "chunks": (("seq",), ("valid_until", "superseded_by")),
+}
+
+_UNDONE_BY = """
+    (SELECT u.id FROM audit u WHERE u.action = 'undo' AND u.target_id = CAST(a.id AS TEXT))
+"""
+RECORD = f"SELECT a.*, {_UNDONE_BY} AS undone_by FROM audit a WHERE a.id = ?"
+RECORD_COLUMNS = (
+    *("audit_id", "at", "client", "action", "kind", "target", "reason", "detail", "undone_by"),
+)
+RECORDS = f"""
+    SELECT a.id, a.at, a.client, a.action, a.target_kind, a.target_id, a.reason, a.detail_json,
+        {_UNDONE_BY}
+    FROM audit a
+    WHERE (:ids IS NULL OR a.target_id IN (SELECT value FROM json_each(:ids)))
+    AND (:action IS NULL OR a.action = :action)
+    ORDER BY a.id DESC LIMIT :limit
+"""
+
+# The first later record of what is named, by kind and id or by the beginning of a noted row.
+LATER = f"""
+    SELECT a.id, a.action, a.target_id, a.at FROM audit a
+    WHERE a.id > :id AND a.action <> 'undo' AND {_UNDONE_BY} IS NULL
+    AND (
+        EXISTS (
+            SELECT 1 FROM json_each(:targets) t
+            WHERE t.value ->> 0 = a.target_kind AND t.value ->> 1 = a.target_id
+            OR t.value ->> 1 IN (a.detail_json ->> 'duplicate', a.detail_json ->> 'supersedes')
+            OR (a.action = 'merge' AND t.value ->> 0 = 'relation' AND EXISTS (
+                SELECT 1 FROM json_each(a.detail_json, '$.relations') m
+                WHERE CAST(m.value ->> 'old' AS TEXT) = t.value ->> 1
+            ))
+            OR (a.action = 'remember' AND t.value ->> 0 = 'entity' AND EXISTS (
+                SELECT 1 FROM chunks c JOIN mentions m ON m.chunk_seq = c.seq
+                WHERE c.id = a.target_id AND m.entity_id = t.value ->> 1 AND m.origin <> 'found'
+            ))
+            OR (a.action = 'relate' AND t.value ->> 0 = 'entity' AND EXISTS (
+                SELECT 1 FROM relations r WHERE r.id = CAST(a.target_id AS INTEGER)
+                AND t.value ->> 1 IN (r.source_id, r.target_id)
+            ))
+        )
+        OR EXISTS (SELECT 1 FROM json_each(:rows) r WHERE instr(a.detail_json, r.value))
+    )
+    ORDER BY a.id LIMIT 1
+"""
+
+_IS_NEW = """
+    NOT EXISTS (SELECT 1 FROM entities o WHERE o.id = e.id AND o.seq <> e.seq)
+"""
+_AT_CHUNK = """
+    SELECT r.id FROM chunks c JOIN relations r ON r.{0} = c.id WHERE c.seq = :key
+"""
+_AT_ENTITY = f"""
+    SELECT r.id FROM entities e JOIN relations r ON r.{{0}} = e.id
+    WHERE e.seq = :key AND (r.id > :relation OR {_IS_NEW})
+"""
+# What hangs on a row that an action made: with what it did not make itself, it cannot go.
+HANGING = {
+    "chunks": (
+        ("tags", "SELECT chunk_seq, tag FROM tags WHERE chunk_seq = :key"),
+        (
+            "mentions",
+            """
+            SELECT entity_id, chunk_seq FROM mentions
+            WHERE chunk_seq = :key AND origin <> 'found'
+            """,
+        ),
+        ("evidence", "SELECT relation_id, chunk_seq FROM evidence WHERE chunk_seq = :key"),
+        *(("relations", _AT_CHUNK.format(end)) for end in ENDS),
+    ),
+    "relations": (
+        ("evidence", "SELECT relation_id, chunk_seq FROM evidence WHERE relation_id = :key"),
+    ),
+    "entities": (
+        (
+            "mentions",
+            f"""
+            SELECT m.entity_id, m.chunk_seq FROM entities e JOIN mentions m ON m.entity_id = e.id
+            WHERE e.seq = :key AND m.origin <> 'found' AND (m.chunk_seq > :chunk OR {_IS_NEW})
+            """,
+        ),
+        (
+            "aliases",
+            f"""
+            SELECT a.key, a.entity_id FROM entities e JOIN aliases a ON a.entity_id = e.id
+            WHERE e.seq = :key AND {_IS_NEW}
+            """,
+        ),
+        *(("relations", _AT_ENTITY.format(end)) for end in ENDS),
+    ),
+}
+
+# What was made since and says what would be said again: the same text, entity or relation.
+# Entries of the timeline with the same summary may be two: see SAME_ENTRIES.
+_AS_ENTRY = """
+    (
+        SELECT json_array(t.category, t.expires_at IS NULL, (
+            SELECT json_group_array(tag) FROM tags WHERE chunk_seq = t.chunk_seq
+        )) FROM timeline t WHERE t.chunk_seq = {0}.seq
+    )
+"""
+SAID_AGAIN = {
+    "chunks": f"""
+        SELECT 'chunk', n.id FROM chunks c JOIN chunks n ON n.content_hash = c.content_hash
+        AND n.valid_until IS NULL AND n.content = c.content AND n.source = c.source
+        AND n.session_id = c.session_id WHERE c.seq = :key AND n.seq > :chunk
+        AND {_AS_ENTRY.format("n")} IS {_AS_ENTRY.format("c")}
+        UNION
+        SELECT 'chunk', n.id FROM turns t JOIN chunks c ON c.seq = t.chunk_seq
+        JOIN chunks n ON n.session_id = c.session_id AND n.valid_until IS NULL AND n.seq <> c.seq
+        JOIN turns o ON o.chunk_seq = n.seq AND o.round_id = t.round_id WHERE c.seq = :key
+    """,
+    "entities": """
+        SELECT 'entity', n.id FROM entities c JOIN entities n
+        ON n.key = c.key AND n.valid_until IS NULL AND n.seq <> c.seq WHERE c.seq = :key
+    """,
+    "relations": """
+        SELECT 'relation', CAST(n.id AS TEXT) FROM relations c JOIN relations n
+        ON n.source_id = c.source_id AND n.target_id = c.target_id AND n.relation = c.relation
+        AND (n.valid_until IS NULL OR n.valid_until > :now)
+        WHERE c.id = :key AND n.id > :relation
+    """,
+}
+# The ends of a relation of which nothing is live.
+DEAD_ENDS = """
+    SELECT iif(o.id IN (SELECT id FROM chunks), 'chunk', 'entity'), o.id FROM (
+        SELECT source_id AS id FROM relations WHERE id = :key
+        UNION SELECT target_id FROM relations WHERE id = :key
+    ) o
+    WHERE NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = o.id AND c.valid_until IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM entities e WHERE e.id = o.id AND e.valid_until IS NULL)
+"""
+
+_OF_CHUNK = "SELECT 'chunk', id FROM chunks WHERE seq = "
+TARGETS = {
+    "chunks": _OF_CHUNK + "?1",
+    "tags": _OF_CHUNK + "?1 AND ?2 IS NOT NULL",
+    "entities": "SELECT 'entity', id FROM entities WHERE seq = ?1",
+    "aliases": "SELECT 'entity', ?2",
+    "mentions": f"SELECT 'entity', ?1 UNION ALL {_OF_CHUNK} ?2",
+    "relations": "SELECT 'relation', CAST(?1 AS TEXT)",
+    "evidence": f"SELECT 'relation', CAST(?1 AS TEXT) UNION ALL {_OF_CHUNK} ?2",
+}
+"""For each table what the audit calls that which a row is of, by the row's key."""
+
+SAID = ("chunks", "relations")
+"""What is said again without any row being changed."""
+
+# Whether another relation shows that a chunk is about an entity, or the memory was told again.
+MENTIONED_SINCE = """
+    SELECT 1 FROM chunks c WHERE c.seq = :seq AND (
+        EXISTS (
+            SELECT 1 FROM audit a
+            WHERE a.target_id = c.id AND a.action = 'remember' AND a.id > :id
+        )
+        OR EXISTS (
+            SELECT 1 FROM evidence v JOIN relations r ON r.id = v.relation_id
+            WHERE v.chunk_seq = c.seq AND :entity IN (r.source_id, r.target_id)
+        )
+    )
+"""
+
+NAMED_SINCE = """
+    SELECT DISTINCT a.entity_id FROM json_each(:keys) k JOIN aliases a ON a.key = k.value
+    JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
+    WHERE :since IS NULL
+    OR a.entity_id IN (SELECT what FROM changes WHERE kind = 'entity' AND id > :since)
+"""
+
+
+@contextmanager
+def noting_changes(db: apsw.Connection) -> Iterator[Callable[[], list[RowChange]]]:
+    """Watch what is changed of memories and links; gives a way to ask what it is so far."""
+    with closing(apsw.Session(db, "main")) as session:
+        for table in WATCHED:
+            session.attach(table)
+        yield lambda: list(_row_changes(db, session.changeset()))
+
+
+def _row_changes(db: apsw.Connection, changeset: bytes) -> Iterator[RowChange]:
+    for each in apsw.Changeset.iter(changeset):
+        keys, watched = WATCHED[each.name]
+        columns = [row[1] for row in fetch_all(db, f"PRAGMA table_info({each.name})")]
+        old, new = (dict(zip(columns, row or (), strict=False)) for row in (each.old, each.new))
+        before, after = (
+            {name: row[name] for name in watched if row and row[name] is not apsw.no_change}
+            for row in (old, new)
+        )
+        if before or not old:
+            key = [(old or new)[name] for name in keys]
+            yield RowChange(each.name, key, before if old else None, after)
+
+
+def read_history(
+    db: apsw.Connection, limit: int, target: str | None, action: str | None
+) -> list[dict[str, Any]]:
+    ids = None if target is None else to_json([target, *versions_of(db, target)])
+    bound = {"ids": ids, "action": action, "limit": limit}
+    rows = fetch_all(db, RECORDS, bound)
+    return [_shown_record(dict(zip(RECORD_COLUMNS, row, strict=True))) for row in rows]
+
+
+def _shown_record(row: dict[str, Any]) -> dict[str, Any]:
+    detail = json.loads(row["detail"])
+    can_undo = row["undone_by"] is None and holds_undo(row["action"], detail)
+    shown = {key: value for key, value in detail.items() if key not in ("rows", "after")}
+    return row | {"detail": shown, "can_undo": can_undo}
+
+
+def undo_record(writer: Writer, audit_id: int) -> dict[str, Any]:
+    record = fetch_named(writer.db, RECORD, audit_id)
+    if record is None:
+        raise NotFound("undo.unknown", id=audit_id)
+    detail = json.loads(record["detail_json"])
+    _refuse_undo(record, detail)
+    undoing = _Undo(writer, record, detail)
+    if record["action"] == "merge":
+        undoing.refuse_merged_on()
+        writer.undo_merge(audit_id)
+    else:
+        undoing.put_back()
+        writer.audit("undo", record["action"], str(audit_id), "", "{}")
+    writer.write_audits()
+    return {
+        "undone": audit_id,
+        "action": record["action"],
+        "kind": record["target_kind"],
+        "target": record["target_id"],
+        "audit_id": writer.last_audit,
+    }
+
+
+def _refuse_undo(record: dict[str, Any], detail: dict[str, Any]) -> None:
+    """Raise InvalidInput for a record that cannot be undone, whatever the file holds."""
+    told = {"id": record["id"], "action": record["action"], "target": record["target_id"]}
+    if record["action"] == "undo":
+        raise InvalidInput("undo.undo", id=record["id"])
+    if record["action"] not in ("forget", "update", "relate", "merge"):
+        raise InvalidInput("undo.no_undo", **told)
+    if record["undone_by"] is not None:
+        raise InvalidInput("undo.done", id=record["id"], by=record["undone_by"])
+    if not holds_undo(record["action"], detail):
+        raise InvalidInput("undo.nothing" if "rows" in detail else "undo.lacking", **told)
+
+
+class _Undo:
+    """Puts back what one record changed; nothing where a later action builds on it."""
+
+    def __init__(self, writer: Writer, record: dict[str, Any], detail: dict[str, Any]) -> None:
+        self._writer, self._db, self._record = writer, writer.db, record
+        self._rows = [RowChange(*row) for row in detail.get("rows", ())]
+        self._after: dict[str, Any] = detail.get("after", {}) | {"now": writer.now}
+        self._detail = detail
+        self._own = {(row.table, *row.key) for row in self._rows}
+
+    def refuse_merged_on(self) -> None:
+        """Refuse where what two entities became was merged into another one."""
+        kept = self._writer.known_entity(self._detail["keep"])
+        if kept["superseded_by"]:
+            self._refuse([("entity", kept["id"])])
+
+    def put_back(self) -> None:
+        made = [row for row in self._rows if row.before is None]
+        changed = [row for row in self._rows if row.before is not None]
+        self._refuse_built_on(made)
+        for table in WATCHED:
+            for row in made:
+                if row.table == table and not self._stays(row):
+                    self._remove(row)
+        for row in changed:
+            if not self._stays(row):
+                self._restore(row)
+        for row in changed:
+            self._refuse_doubled(row)
+        if made:
+            forget_changes(self._db)
+
+    # -- refusing --
+
+    def _refuse_built_on(self, made: Sequence[RowChange]) -> None:
+        for row in self._rows:
+            if self._current(row) != row.after:
+                self._refuse(self._targets(row), [row])
+            if row.table == "entities" and row.before is not None:
+                self._refuse_if(SAID_AGAIN["entities"], row)
+        said = [each for row in made if row.table in SAID for each in self._targets(row)]
+        if self._record["action"] == "relate":
+            said.append(("relation", self._record["target_id"]))
+            said += self._told_of_new(made)
+        if later := self._later(said):
+            self._refuse_for(later)
+        for row in made:
+            for table, sql in HANGING.get(row.table, ()):
+                self._refuse_hanging(row, table, sql)
+
+    def _told_of_new(self, made: Sequence[RowChange]) -> list[tuple[str, str]]:
+        """The memories that tell of an entity that goes: each may be told again since."""
+        if not any(row.table == "entities" for row in made):
+            return []
+        told = [row for row in made if row.table == "mentions" and row.after["origin"] != "found"]
+        return [each for row in told for each in self._targets(row) if each[0] == "chunk"]
+
+    def _refuse_hanging(self, row: RowChange, table: str, sql: str) -> None:
+        for key in fetch_all(self._db, sql, self._bound(row)):
+            if (table, *key) not in self._own:
+                hangs = RowChange(table, list(key), None, {})
+                self._refuse([*self._targets(hangs), *self._targets(row)], [row])
+
+    def _refuse_doubled(self, row: RowChange) -> None:
+        """Refuse where what is open again was said anew, or leads to what is no longer there."""
+        if row.table == "chunks":
+            self._refuse_if(SAID_AGAIN["chunks"], row)
+        elif row.table == "relations" and self._holds(row):
+            self._refuse_if(SAID_AGAIN["relations"], row)
+            ends = fetch_all(self._db, DEAD_ENDS, {"key": row.key[0]})
+            if later := self._later(ends):
+                self._refuse_for(later)
+
+    def _holds(self, row: RowChange) -> bool:
+        until = (row.before or {}).get("valid_until")
+        return "valid_until" in (row.before or {}) and (until is None or until > self._writer.now)
+
+    def _refuse_if(self, sql: str, row: RowChange) -> None:
+        if found := fetch_all(self._db, sql, self._bound(row)):
+            self._refuse(found)
+
+    def _refuse(self, targets: Sequence[tuple[str, str]], rows: Sequence[RowChange] = ()) -> None:
+        if later := self._later(targets, rows):
+            self._refuse_for(later)
+        told = {"action": self._record["action"], "target": self._record["target_id"]}
+        raise InvalidInput("undo.changed", id=self._record["id"], **told)
+
+    def _refuse_for(self, later: tuple[int, str, str, str]) -> None:
+        record, action, target, at = later
+        own = {"id": self._record["id"], "action": self._record["action"]}
+        raise InvalidInput("undo.later", **own, later=record, what=action, target=target, at=at)
+
+    def _later(
+        self, targets: Sequence[tuple[str, str]], rows: Sequence[RowChange] = ()
+    ) -> tuple[int, str, str, str] | None:
+        """The first record since that is of one of the targets, or that changed one of the rows."""
+        noted = [json.dumps(row[:2], ensure_ascii=False, separators=(",", ":")) for row in rows]
+        bound = {
+            "id": self._record["id"],
+            "targets": to_json(targets),
+            "rows": to_json([each.removesuffix("]") + "," for each in noted]),
+        }
+        found: list[tuple[int, str, str, str]] = fetch_all(self._db, LATER, bound)
+        return found[0] if found else None
+
+    def _targets(self, row: RowChange) -> list[tuple[str, str]]:
+        """What the audit calls that which a row is of."""
+        return fetch_all(self._db, TARGETS[row.table], row.key)
+
+    # -- putting back --
+
+    def _bound(self, row: RowChange) -> dict[str, Any]:
+        return self._after | {"key": row.key[0]}
+
+    def _current(self, row: RowChange) -> dict[str, Any] | None:
+        """What a row says now where the action wrote; None where it is gone."""
+        columns = list(row.after)
+        sql = f"SELECT {', '.join(['1', *columns])} FROM {row.table} WHERE {_of_key(row.table)}"
+        found = fetch_all(self._db, sql, row.key)
+        return dict(zip(columns, found[0][1:], strict=True)) if found else None
+
+    def _stays(self, row: RowChange) -> bool:
+        """Whether a mention is there for another reason by now."""
+        if row.table != "mentions":
+            return False
+        entity, seq = row.key
+        bound = {"id": self._record["id"], "entity": entity, "seq": seq}
+        return fetch_one(self._db, MENTIONED_SINCE, bound) is not None
+
+    def _remove(self, row: RowChange) -> None:
+        if row.table == "chunks":
+            remove_chunk(self._db, row.key[0])
+        else:
+            self._db.execute(f"DELETE FROM {row.table} WHERE {_of_key(row.table)}", row.key)
+        if row.table == "aliases":
+            self._db.execute(UNUSED_NAME_WORDS, (row.key[0],))
+        if row.table == "entities":
+            self._db.execute(MENTIONS_OF_NOBODY)
+
+    def _restore(self, row: RowChange) -> None:
+        before = row.before or {}
+        columns = ", ".join(f"{name} = ?" for name in before)
+        sql = f"UPDATE {row.table} SET {columns} WHERE {_of_key(row.table)}"
+        self._db.execute(sql, (*before.values(), *row.key))
+        if row.table == "chunks":
+            self._reopen(row.key[0])
+
+    def _reopen(self, seq: int) -> None:
+        """Let current searches find a memory again, and whoever was named since in its text."""
+        text, metadata = self._writer.searchable(seq)
+        indexed = Indexed(text)
+        self._db.execute("DELETE FROM closed_trigrams WHERE rowid = ?", (seq,))
+        self._writer.pieces[seq] = indexed.pieces(metadata)
+        self._writer.changed(seq)
+        windows = fetch_all(self._db, WINDOWS_OF_CHUNK, (seq,))
+        self._db.executemany("UPDATE vectors SET live = 1 WHERE rowid = ?", windows)
+        if not windows:  # whatever became of them while it was closed
+            self._db.execute("UPDATE chunks SET pending = 1 WHERE seq = ?", (seq,))
+        spelled = self._writer.spellings.among(indexed.names(self._writer.spellings.starts))
+        since = None if is_behind(self._db, self._after["change"]) else self._after["change"]
+        named = fetch_all(self._db, NAMED_SINCE, {"keys": to_json(spelled), "since": since})
+        known = {row[0] for row in fetch_all(self._db, MENTIONED, (seq,))}
+        self._writer.mention(seq, [row[0] for row in named if row[0] not in known], "found")
+
+
+def _of_key(table: str) -> str:
+    return " AND ".join(f"{name} = ?" for name in WATCHED[table][0])
+
+
+# --- Purge and erase -------------------------------------------------------------------
+
+
+MENTIONS_OF_NOBODY = "DELETE FROM mentions WHERE entity_id NOT IN (SELECT id FROM entities)"

@@ -1,0 +1,73 @@
+"""Groups of entries that are alike: found by clique percolation, bounded in time and memory."""
+
+import json
+import secrets
+import threading
+import time
+from typing import Any
+
+import store
+from core import timestamps
+from core.types import milliseconds
+from index.calibration import Zeros
+from mnelo_locale import message
+from store import EntryMatrix, SqliteStore
+from timeline import communities
+from timeline.settings import Settings
+
+
+class Grouping:
+    """Looks for the groups of all entries, one look at a time; the last good ones stay else."""
+
+    def __init__(self, of: SqliteStore) -> None:
+        self._store = of
+        self._lock = threading.Lock()
+        self._failed = ""
+
+    def notice(self) -> dict[str, str]:
+        """Why the groups are not of what is there now, where the last look did not end."""
+        return {"notice": self._failed} if self._failed else {}
+
+    def rebuild(
+        self, matrix: EntryMatrix, zeros: Zeros, settings: Settings, threshold: float | None
+    ) -> dict[str, Any]:
+        """Find the groups of the entries in a matrix and store them; what came of it."""
+        least = settings.group_threshold if threshold is None else threshold
+        how = {"k": settings.group_k, "threshold": least}
+        with self._lock:
+            started = time.monotonic()
+            try:
+                found = self._found(matrix, zeros, how, started + settings.group_seconds)
+            except communities.TooDense as reached:
+                self._failed = message(
+                    "timeline.too_dense", seconds=settings.group_seconds, **vars(reached)
+                )
+                return {"status": "timed_out", **how, "notice": self._failed}
+            self._failed = ""
+            told = how | {
+                "entries": len(matrix.seqs),
+                "grouped": len(set().union(*found)),
+                "group_count": len(found),
+                "seconds": round(time.monotonic() - started, 3),
+                "built_at": timestamps.now(),
+            }
+            self._put(found, told)
+            return {"status": "rebuilt", **told}
+
+    def _found(
+        self, matrix: EntryMatrix, zeros: Zeros, how: dict[str, Any], deadline: float
+    ) -> list[set[int]]:
+        there = matrix.expires > milliseconds([timestamps.now()])[0]
+        seqs = matrix.seqs[there].tolist()
+        alike = (matrix.vectors[there], matrix.scripts[there], zeros)
+        near = communities.edges(*alike, how["threshold"], deadline)
+        return [
+            {seqs[at] for at in members}
+            for members in communities.communities(near, how["k"], deadline)
+        ]
+
+    def _put(self, found: list[set[int]], told: dict[str, Any]) -> None:
+        with self._store.view() as view:
+            before = store.groups(view)
+        ids = communities.stable_ids(before, found, lambda: f"group_{secrets.token_hex(4)}")
+        store.put_groups(self._store, dict(zip(ids, found, strict=True)), json.dumps(told))

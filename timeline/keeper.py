@@ -1,0 +1,192 @@
+"""The timeline's upkeep, in one background thread: vectors, groups, what expires, what doubles.
+
+Of several processes on one file only one does it at a time.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+import store
+from core import timestamps
+from embedder import OfFile
+from index.calibration import scripts
+from mnelo_locale import message
+from store import SqliteStore
+from text.differences import difference, read
+from timeline.communities import edges
+from timeline.settings import Settings
+from upkeep.background import Upkeep
+
+CLIENT = "timeline"
+QUIET_SECONDS = 2.0
+"""How long nothing was written before groups are looked for."""
+LATEST_SECONDS = 30.0
+"""How long that is put off at most, while somebody writes all the time."""
+MERGED_AT_ONCE = 8  # entries, whose texts keep the model for a moment
+MOST_FACTS = 10_000  # texts of which it is kept what they state, while doubles are looked for
+
+
+class Steps(Protocol):
+    """What is done for entries, each when it is due."""
+
+    def merge(self, limit: int) -> int: ...
+    def mark_duplicates(self) -> int: ...
+    def regroup(self) -> dict[str, Any]: ...
+
+
+class TimelineKeeper(Upkeep):
+    """Gives waiting entries their vectors, groups them, closes what expires, marks what doubles."""
+
+    def __init__(
+        self,
+        of: SqliteStore,
+        settings: Callable[[], tuple[Settings, list[str]]],
+        steps: Steps,
+    ) -> None:
+        super().__init__(of.path, "timeline")
+        self._store, self._settings, self._steps = of, settings, steps
+        self._swept_at = float("-inf")
+        self._told: list[str] = []
+        self._grouped = _Grouped()
+
+    def _tick(self, now: float) -> None:
+        self._do("look", lambda: self._look(now))
+
+    def _look(self, now: float) -> bool:
+        """Do what is due; False, since each step is told of by itself."""
+        settings = self._read_settings()
+        entries = self._entries(settings)
+        if self._grouped.differs(entries):
+            self._do("vectors", self._merge_all)
+        if now >= self._swept_at + settings.daemon_interval:
+            self._swept_at = now
+            self._do("sweep", lambda: store.close_overdue(self._store, CLIENT))
+            if settings.dedup_enable:
+                self._do("dedup", self._steps.mark_duplicates)
+        if self._grouped.is_due(now, entries):
+            self._do("groups", lambda: self._group(entries))
+        return False
+
+    def _read_settings(self) -> Settings:
+        """The settings in force; what is wrong in the table is logged once."""
+        settings, wrong = self._settings()
+        for sentence in set(wrong) - set(self._told):
+            self._log.warning("%s", sentence)
+        self._told = wrong
+        return settings
+
+    def _entries(self, settings: Settings) -> object:
+        """What differs whenever other groups may be found: of other entries or vectors, or so."""
+        how = settings.group_k, settings.group_threshold
+        with self._store.view() as view:
+            return view.model_mark(), store.entries_now(view), how
+
+    def _merge_all(self) -> None:
+        while not self._stop.is_set() and self._steps.merge(MERGED_AT_ONCE):
+            pass
+
+    def _group(self, entries: object) -> bool:
+        if self._steps.regroup()["status"] == "off":
+            return False  # and again: the model may be there by then
+        self._grouped.entries = entries
+        return True
+
+    def _do(self, name: str, step: Callable[[], object]) -> None:
+        """Nothing more once the server ends, when the file may be closed at any moment."""
+
+        def unless_stopped() -> object:
+            try:
+                return step()
+            except Exception:
+                if self._stop.is_set():
+                    return False
+                raise
+
+        if not self._stop.is_set():
+            super()._do(name, unless_stopped)
+
+
+class _Grouped:
+    """Which entries were grouped last, and when others are to be."""
+
+    def __init__(self) -> None:
+        self.entries: object = None
+        self._seen: object = None
+        self._seen_at = self._first_at = 0.0
+
+    def differs(self, entries: object) -> bool:
+        return entries != self.entries
+
+    def is_due(self, now: float, entries: object) -> bool:
+        """At once the first time; then when nobody writes, or has done so for long."""
+        if not self.differs(entries):
+            self._seen = entries
+            return False
+        if self._seen == self.entries:
+            self._first_at = now
+        if entries != self._seen:
+            self._seen, self._seen_at = entries, now
+        quiet = now - self._seen_at >= QUIET_SECONDS
+        return self.entries is None or quiet or now - self._first_at >= LATEST_SECONDS
+
+
+# --- What says the same twice ----------------------------------------------------------
+
+
+class Doubles:
+    """Entries whose summary says nearly what an older one says.
+
+    What differs in a number, date, weekday, code or negation is never taken for the same. What
+    was compared once is not compared again, since the text of a version never changes.
+    """
+
+    def __init__(self) -> None:
+        self._how: object = None
+        self._compared: set[int] = set()
+
+    def mark(self, of: SqliteStore, model: OfFile, settings: Settings) -> int:
+        """Let the newer of each two expire; how many."""
+        with of.view() as view:
+            if view.model_mark() != model.known.mark:
+                return 0
+            rows, vectors = store.lasting(view)
+        how = model.known.mark, settings.dedup_threshold
+        compared = self._compared if how == self._how else set()
+        known = [row[0] in compared for row in rows]
+        if all(known):
+            return 0
+        kinds = scripts([summary for _, _, summary in rows])
+        near = edges(vectors, kinds, model.zeros, settings.dedup_threshold)
+        pairs = (each for each in _pairs(near) if not (known[each[0]] and known[each[1]]))
+        marked = _let_expire(of, rows, pairs, timestamps.in_days(settings.default_ttl_days))
+        self._how, self._compared = how, {row[0] for row in rows}
+        return marked
+
+
+def _let_expire(
+    of: SqliteStore,
+    rows: Sequence[tuple[int, str, str]],
+    pairs: Iterable[tuple[int, int]],
+    until: str,
+) -> int:
+    """Let the second of each pair end then, unless one of the two does or they differ."""
+    facts = lru_cache(MOST_FACTS)(lambda place: read(rows[place][2]))
+    gone: set[int] = set()
+    for older, newer in pairs:
+        if older in gone or newer in gone or difference(facts(older), facts(newer)):
+            continue
+        reason = message("timeline.doubles", older=rows[older][1])
+        if store.expire_entry(of, rows[newer][:2], until, reason, CLIENT):
+            gone.add(newer)
+    return len(gone)
+
+
+def _pairs(near: list[int]) -> Iterator[tuple[int, int]]:
+    """Each pair of a graph's edges, the smaller place first, in order."""
+    for one, bits in enumerate(near):
+        later = bits >> (one + 1)
+        while later:
+            lowest = later & -later
+            yield one, one + lowest.bit_length()
+            later ^= lowest

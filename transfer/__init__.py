@@ -1,0 +1,1 @@
+"""Memories out of the file and into it: exports, and what other programs store."""

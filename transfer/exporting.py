@@ -1,0 +1,101 @@
+"""The whole memory as one text file (docs/EXPORT.md)."""
+
+import base64
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from core.errors import InvalidInput
+from core.types import Model
+from store import SCHEMA_VERSION, Inspector, export_rows, held_records
+from transfer.records import FORMAT, VERSION, Told
+
+
+def export(
+    database: Path, to: str, *, vectors: bool, told: Told = lambda done, of: None
+) -> dict[str, int]:
+    """Write everything in a file to another, or for `-` to stdout; how many records of each type.
+
+    What was acknowledged before it began is in it; others may write meanwhile. A file of that
+    name gives way only when the new one is complete.
+    """
+    _refuse_missing(database)
+    if to != "-" and Path(to).exists() and os.path.samefile(to, database):
+        raise InvalidInput("transfer.itself", file=to)
+    with (
+        closing(Inspector(database)) as store,
+        store.view() as view,
+        view.reading(),
+        _opened(to) as out,
+    ):
+        counts, model = held_records(view), view.model() if vectors else None
+        whole = sum(counts.values())
+        out.write(_line(_header(counts, model)))
+        for kind, record in export_rows(view, vectors=vectors):
+            out.write(_line({"type": kind, **_plain(record)}))
+            told(1, whole)
+        return counts
+
+
+def _refuse_missing(database: Path) -> None:
+    if not database.exists():
+        raise InvalidInput("transfer.no_database", path=database)
+
+
+def _header(counts: Mapping[str, int], model: Model | None) -> dict[str, Any]:
+    """The first line; the model, where its vectors follow, with what was measured of it."""
+    named = model and {
+        "name": model.name,
+        "dim": model.dim,
+        "unrelated": model.unrelated,
+        "noise": model.noise,
+    }
+    header = {"type": "header", "format": FORMAT, "version": VERSION, "schema": SCHEMA_VERSION}
+    return {**header, "records": dict(counts), "model": named}
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with its vectors, if any, as text."""
+    if "vectors" not in record:
+        return record
+    windows = [base64.b64encode(each.astype("<f4").tobytes()) for each in record["vectors"]]
+    return record | {"vectors": [each.decode() for each in windows]}
+
+
+def _line(table: Mapping[str, Any]) -> str:
+    return json.dumps(table, ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+@contextmanager
+def _opened(to: str) -> Iterator[IO[str]]:
+    """Where to write: stdout, or a file that takes its name once it is complete."""
+    try:
+        if to == "-":
+            plain = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+            yield plain
+            plain.detach().flush()
+        else:
+            with _new_file(Path(to).absolute()) as out:
+                yield out
+    except OSError as error:
+        raise InvalidInput("transfer.unwritable", file=to, error=error.strerror) from None
+
+
+@contextmanager
+def _new_file(target: Path) -> Iterator[IO[str]]:
+    number, part = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    try:
+        with open(number, "w", encoding="utf-8", newline="\n") as out:
+            yield out
+            out.flush()
+            os.fsync(number)
+        os.replace(part, target)
+    except BaseException:
+        os.unlink(part)
+        raise

@@ -1,0 +1,1 @@
+"""What is done for the file in the background."""

@@ -1,0 +1,94 @@
+"""Upkeep, in one background thread: the file stays small, quick, and whole in one piece.
+
+The server starts it; of several processes on one file only one does it at a time. Each step is
+short or can be stopped, and tells in `memory_stats` when it was last done, or why it failed.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+
+from config import Config
+from core import timestamps
+from store import LARGE_LOG, SqliteStore
+from upkeep import backup
+from upkeep.background import Upkeep
+
+PATIENCE_SECONDS = 0.5
+PURGE_SECONDS = 86_400.0
+"""How long after a purge the next one begins."""
+BREATH_SECONDS = 0.02
+"""How long a purge leaves the file to others between two steps."""
+AGAIN_SECONDS = 600.0
+"""How long after a failed backup or purge the next one is tried."""
+
+
+class Keeper(Upkeep):
+    """Brings the log of changes into the file when nobody writes, and trims and tunes the rest."""
+
+    def __init__(self, store: SqliteStore, config: Config) -> None:
+        super().__init__(store.path, "keeper")
+        self._store = store
+        self._idle = config.keeper_idle_seconds
+        self._steps: dict[str, Callable[[], object]] = {
+            "trim": lambda: store.trim_logs(config.keeper_log_rows, config.keeper_audit_rows),
+            "optimize": store.optimize,
+        }
+        self._interval = config.keeper_interval_seconds
+        self._config = config
+        self._quiet = (0, time.monotonic())
+        self._next = time.monotonic() + self._interval
+        self._next_backup = self._next_purge = 0.0
+
+    def _leave(self) -> None:
+        """The file is left whole, if nobody else is using it."""
+        self._do("checkpoint", self._store.checkpoint)
+
+    def _tick(self, now: float) -> None:
+        if self._is_idle(now):
+            self._do("checkpoint", self._store.checkpoint)
+        elif self._quiet[0] > LARGE_LOG:
+            # Readers that never pause would let it grow without end.
+            self._do("checkpoint", lambda: self._store.checkpoint(PATIENCE_SECONDS))
+        if now >= self._next:
+            self._next = now + self._interval
+            for name, step in self._steps.items():
+                if not self._stop.is_set():
+                    self._do(name, step)
+            self._purge_if_due(now)
+            self._back_up_if_due(now)
+
+    def _purge_if_due(self, now: float) -> None:
+        """Purge what was closed long ago, once a day; what a stop left goes the next time."""
+        if self._config.keeper_purge_days and now >= self._next_purge and not self._stop.is_set():
+            self._do("purge", self._purge)
+            self._next_purge = now + (AGAIN_SECONDS if "purge" in self._failed else PURGE_SECONDS)
+
+    def _purge(self) -> None:
+        age = timedelta(days=self._config.keeper_purge_days)
+        before = timestamps.stamp(datetime.now(timezone.utc) - age)
+        self._store.purge(before, lambda: self._stop.wait(BREATH_SECONDS))
+
+    def _back_up_if_due(self, now: float) -> None:
+        """Make a backup where the newest one, whoever made it, is too old."""
+        folder, hours = self._config.backup_folder, self._config.backup_every_hours
+        path = self._store.path
+        if hours and now >= self._next_backup and backup.is_due(folder, path.stem, hours):
+            self._do("backup", self._back_up)
+            self._next_backup = now + AGAIN_SECONDS if "backup" in self._failed else 0.0
+
+    def _back_up(self) -> None:
+        backup.make(
+            self._store.path,
+            self._config.backup_folder,
+            compress=self._config.backup_compress,
+            keep=self._config.backup_keep,
+            stop=self._stop.is_set,
+        )
+
+    def _is_idle(self, now: float) -> bool:
+        """Whether there is something to bring into the file and nobody has written for a while."""
+        size = self._store.sizes()["wal_bytes"]
+        if size != self._quiet[0]:
+            self._quiet = (size, now)
+        return size > 0 and now - self._quiet[1] >= self._idle
