@@ -69,16 +69,9 @@ from recall.lanes import SEEDS, cue_lane, entity_lane, graph_lane, meta_lane, ve
 from recall.log import RecallLog
 from recall.neighbourhood import Walk, neighbourhood
 from recall.query import ENTITY, Query, Ranking
-from store import (
-    SCHEMA_VERSION,
-    CueSettings,
-    Erasing,
-    Found,
-    SqliteStore,
-    View,
-    index_cues,
-    uncued_count,
-)
+from store import Store, View
+from store.opening import open_store
+from store.types import CueSettings, Erasing, Found
 from text import dates, words
 from text.guard import Guard
 from upkeep import backup
@@ -169,12 +162,10 @@ class Memory:
         if self.config.warm_up_embedder:
             self._model(0)
 
-    def _open(self, cues: CueSettings | None) -> SqliteStore:
-        return SqliteStore(
+    def _open(self, cues: CueSettings | None) -> Store:
+        return open_store(
+            self.config,
             self.path,
-            busy_seconds=self.config.database_busy_seconds,
-            synchronous=self.config.database_synchronous,
-            cache_mb=self.config.database_cache_mb,
             lanes=self._lanes,
             reader_sets=READER_SETS,
             cues=cues,
@@ -287,12 +278,14 @@ class Memory:
         edges = 0
         if read["target_kind"] == "relation":
             number = self._contract.relation_id(target)
-            count = self._store.close_relation(number, read["reason"], client)
+            count = self._store.forget_relation(number, read["reason"], client)
         elif read["target_kind"] == "entity":
             target = target.removeprefix(ENTITY)
-            count, edges = self._store.close_entity(target, read["reason"], read["cascade"], client)
+            count, edges = self._store.forget_entity(
+                target, read["reason"], read["cascade"], client
+            )
         else:
-            count, edges = self._store.close_chunk(target, read["reason"], read["cascade"], client)
+            count, edges = self._store.forget_chunk(target, read["reason"], read["cascade"], client)
         return {"forgotten": count, "edges_invalidated": edges}
 
     def update(
@@ -408,8 +401,8 @@ class Memory:
         with self._store.view() as view:
             counts, recalls = view.counts(), view.latencies(day_ago)
             vectors, pending, model = view.vector_count(), view.pending_count(), view.model()
-            uncued = {"without_cues": uncued_count(view)} if self._by_cues else {}
-        sizes = self._store.sizes()
+            uncued = {"without_cues": view.cues.waiting_count()} if self._by_cues else {}
+        sizes = self._store.file.sizes() if self._store.file else {}
         return {
             **counts,
             "vectors": vectors,
@@ -418,14 +411,14 @@ class Memory:
             "embedder": self._embedder_state(model),
             "lanes": {lane: self._lane_state(lane) for lane in self._lanes},
             # Whole: all is in the one file, so that a plain copy of it is a full backup.
-            "db": {"path": str(self.path), **sizes, "whole": not sizes["wal_bytes"]},
+            "db": {"path": str(self.path), **sizes, "whole": not sizes.get("wal_bytes")},
             "recall_24h": latency(recalls),
             "upkeep": self._keeper.report() if self._keeper else {"keeping": False},
             "backup": backup.state(
                 self.config.backup_folder, self.path.stem, self.config.backup_every_hours
             ),
             "version": VERSION,
-            "schema": SCHEMA_VERSION,
+            "schema": self._store.schema_version,
         }
 
     def show_chunk(self, chunk_id: str) -> dict[str, Any]:
@@ -506,23 +499,24 @@ class Memory:
         most = Integer(1, MOST_RECORDS).read("limit", limit)
         wanted = None if target is None else Id().read("target", target)
         done = None if action is None else Choice(ACTIONS).read("action", action)
-        return self._store.history(most, wanted, done)
+        with self._store.view() as view:
+            return view.history(most, wanted, done)
 
     def erasing(self, what: Erasing) -> Found:
         """What an erasure would remove; NotFound where there is nothing of that name."""
-        return self._store.erasing(what)
+        return self._store.erasure.find(what)
 
     def erase(self, what: Erasing) -> dict[str, int]:
         """Remove something for real, with its history; how much of what. finish_erasing follows."""
-        return dict(self._store.erase(what, CLIENT.get()))
+        return dict(self._store.erasure.erase(what, CLIENT.get()))
 
     def waits_for_erasing(self) -> bool:
         """Whether the bytes of something erased may still be in the file."""
-        return self._store.waits_for_erasing()
+        return self._store.erasure.is_unfinished()
 
     def finish_erasing(self, seconds: float) -> bool:
         """Write the file anew without what was erased; False while others are using it."""
-        return self._store.finish_erasing(seconds)
+        return self._store.erasure.finish(seconds)
 
     # -- the timeline --
 
@@ -579,7 +573,7 @@ class Memory:
 
     def repair_vectors(self, *, dry_run: bool = False) -> dict[str, int]:
         """Mend what must not be: vectors, windows and marks out of step with the memories."""
-        return self._store.repair_vectors(dry_run=dry_run)
+        return self._store.upkeep.repair_vectors(dry_run=dry_run)
 
     # -- inside: remembering --
 
@@ -694,11 +688,11 @@ class Memory:
         if not self._by_cues:
             return 0
         try:
-            return index_cues(self._store, CUES_SECONDS)
+            return self._store.cues.index(CUES_SECONDS)
         except Exception:  # the other lanes still answer, and this one by what it has
             log.exception("cues cannot be read")
             with self._store.view() as view:
-                return uncued_count(view)
+                return view.cues.waiting_count()
 
     def _query(
         self,

@@ -31,7 +31,8 @@ from core.errors import AuthError, ConfigError, MneloError, ModelError, StoreErr
 from embedder import DEFAULT_MODEL, OFFLINE_E5, OFFLINE_USE, cache_folder
 from memory import Memory
 from mnelo_locale import message
-from store import SCHEMA_VERSION, Inspector, SqliteStore
+from store import Inspection
+from store.opening import inspect, open_store
 from upkeep import backup
 
 LEFT_AFTER = 3600  # seconds, after which nobody is still at work on a temporary file
@@ -137,7 +138,7 @@ class Patient:
             self.file.close()
 
     @cached_property
-    def file(self) -> Inspector:
+    def file(self) -> Inspection:
         return health.open_file(self.path)
 
     def findings(self) -> Iterator[Finding]:
@@ -154,10 +155,12 @@ class Patient:
     def _of_file(self) -> Iterator[Finding]:
         try:
             file = self.file
-            if file.version < SCHEMA_VERSION:
-                yield self._found("older", version=file.version, known=SCHEMA_VERSION, fixable=True)
+            if file.version < file.schema_version:
+                yield self._found(
+                    "older", version=file.version, known=file.schema_version, fixable=True
+                )
                 return
-            yield from self._of_promises(file.look_over()[0])
+            yield from self._of_promises(file.upkeep.check()[0])
             yield from self._of_pending(file)
             yield from self._of_model(file)
         except MneloError as error:
@@ -180,7 +183,7 @@ class Patient:
             else:
                 yield self._found(DAMAGES.get(fault, "history"), "error", fault=fault, count=count)
 
-    def _of_pending(self, file: Inspector) -> Iterator[Finding]:
+    def _of_pending(self, file: Inspection) -> Iterator[Finding]:
         if self.config.embedder_model == "none" or (since := file.waiting_since()) is None:
             return
         age = health.age_of(since, datetime.now(timezone.utc)) or 0.0
@@ -191,7 +194,7 @@ class Patient:
                 count = view.pending_count()
             yield self._found("pending", count=count, age=health.span(age), fixable=alone)
 
-    def _of_model(self, file: Inspector) -> Iterator[Finding]:
+    def _of_model(self, file: Inspection) -> Iterator[Finding]:
         """Whether the model is there: as the server says, else by its files alone."""
         wanted = self.config.embedder_model
         if wanted == "none":
@@ -297,7 +300,7 @@ class Patient:
         yield from self._of_left_files()
         if not self.usable:
             return
-        sizes, free = self.file.sizes(), shutil.disk_usage(self.path.parent).free
+        sizes, free = self.file.file.sizes(), shutil.disk_usage(self.path.parent).free
         if health.is_tight(free, sizes["db_bytes"]):
             yield self._found("space", free=health.readable(free))
         if sizes["wal_bytes"] and self.server.state == "down" and not self._is_kept():
@@ -425,22 +428,22 @@ def _close_to_others(path: Path) -> None:
 
 
 def _migrate(config: Config) -> None:
-    SqliteStore(config.database_path).close()
+    open_store(config).close()
 
 
 def _reindex(config: Config) -> None:
     with closing(_open(config)) as store:
-        store.reindex()
+        store.upkeep.reindex()
 
 
 def _remove_rows(config: Config) -> None:
     with closing(_open(config)) as store:
-        store.remove_orphans()
+        store.upkeep.remove_orphans()
 
 
 def _repair_vectors(config: Config) -> None:
     with closing(_open(config)) as store:
-        store.repair_vectors(dry_run=False)
+        store.upkeep.repair_vectors(dry_run=False)
 
 
 def _load(config: Config) -> None:
@@ -456,18 +459,18 @@ def _fill(config: Config) -> None:
 
 def _bring_log_in(config: Config) -> None:
     with closing(_open(config)) as store:
-        store.checkpoint()
+        store.file.checkpoint()
 
 
-def _open(config: Config) -> Inspector:
-    return Inspector(config.database_path, mending=True, busy_seconds=config.database_busy_seconds)
+def _open(config: Config) -> Inspection:
+    return inspect(config.database_path, mending=True, busy_seconds=config.database_busy_seconds)
 
 
 def _tidy(config: Config) -> None:
     """What the server does in its pauses, where there is none: tune, and one whole file."""
     with suppress(StoreError), closing(_open(config)) as store:  # gives way to everybody
-        store.optimize()
-        store.checkpoint()
+        store.upkeep.optimize()
+        store.file.checkpoint()
 
 
 ON_PLACE: dict[str, Callable[[Path], None]] = {"mode": _close_to_others, "left": Path.unlink}

@@ -27,7 +27,8 @@ from core import timestamps
 from core.errors import MneloError, StoreError
 from memory import latency
 from mnelo_locale import message
-from store import SCHEMA_VERSION, Inspector, uncued_count
+from store import Inspection
+from store.opening import inspect
 from upkeep import backup
 
 Status = Literal["ok", "notice", "degraded", "fault", "down"]
@@ -165,7 +166,7 @@ class Asked:
         self.now = datetime.now(timezone.utc)
 
     @cached_property
-    def file(self) -> Inspector:
+    def file(self) -> Inspection:
         """The file to read. Raises StoreError where it is not there or cannot be read."""
         return open_file(self.path)
 
@@ -174,14 +175,14 @@ class Asked:
             self.file.close()
 
 
-def open_file(path: Path) -> Inspector:
+def open_file(path: Path) -> Inspection:
     """The file to read, if there is one. Raises StoreError."""
     try:
         if path.stat().st_size == 0:
             raise StoreError("check.empty", path=path)
     except OSError as error:
         raise StoreError("check.no_file", path=path, reason=error.strerror) from None
-    return Inspector(path, busy_seconds=BUSY_SECONDS)
+    return inspect(path, busy_seconds=BUSY_SECONDS)
 
 
 def _server(asked: Asked) -> Check:
@@ -216,7 +217,7 @@ def _start_command(env: Mapping[str, str]) -> str:
 
 
 def _wal(asked: Asked) -> Check:
-    size = asked.file.sizes()["wal_bytes"]
+    size = asked.file.file.sizes()["wal_bytes"]
     text = message("check.wal_open" if size else "check.wal_whole", size=readable(size))
     large = size > LARGE_LOG
     hint = message("check.hint_wal") if large else ""
@@ -228,8 +229,10 @@ def _counts(asked: Asked) -> Check:
     with asked.file.view() as view:
         counts = view.counts()
         vectors, pending = view.vector_count(), view.pending_count()
-        by_cues = "cue" in asked.config.recall_lanes and asked.file.version == SCHEMA_VERSION
-        uncued = {"without_cues": uncued_count(view)} if by_cues else {}
+        by_cues = (
+            "cue" in asked.config.recall_lanes and asked.file.version == asked.file.schema_version
+        )
+        uncued = {"without_cues": view.cues.waiting_count()} if by_cues else {}
     since = asked.file.waiting_since() if asked.config.embedder_model != "none" else None
     age = age_of(since, asked.now)
     late = age is not None and age > LONGEST_WAIT.total_seconds()
@@ -242,7 +245,7 @@ def _counts(asked: Asked) -> Check:
 
 
 def _sizes(asked: Asked) -> Check:
-    sizes, free = asked.file.sizes(), shutil.disk_usage(asked.path.parent).free
+    sizes, free = asked.file.file.sizes(), shutil.disk_usage(asked.path.parent).free
     text = message(
         "check.sizes",
         file=readable(sizes["db_bytes"]),
@@ -341,10 +344,10 @@ def _backup(asked: Asked) -> Check:
 
 def _integrity(asked: Asked) -> Check:
     file, began = asked.file, time.monotonic()
-    if file.version < SCHEMA_VERSION:
-        text = message("check.older", version=file.version, known=SCHEMA_VERSION)
+    if file.version < file.schema_version:
+        text = message("check.older", version=file.version, known=file.schema_version)
         return Check("integrity", "notice", text, "", {"schema": file.version})
-    faults, complete = file.look_over(CHECK_SECONDS, whole=False)
+    faults, complete = file.upkeep.check(CHECK_SECONDS, whole=False)
     found = {name: count for name, count in faults.items() if count}
     seconds = time.monotonic() - began
     values = {"faults": found, "complete": complete, "checked": len(faults)}

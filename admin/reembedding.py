@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 import embedder
 from config import Config
@@ -22,15 +21,13 @@ from core.errors import ModelError, StoreBusy, StoreError
 from core.types import Model, Vectors
 from embedder import Embedder
 from memory import Memory, passage
-from store import LARGE_LOG, Inspector, NextVectors, SqliteStore, WaitingText
-from store.file_check import beside
+from store import Inspection, NextVectors, Store
+from store.opening import inspect, open_store
+from store.types import WaitingText
 
 AT_ONCE = 16  # texts embedded between two writes: what an end in the middle may cost
 SAMPLE = 8  # texts by which time and space are estimated
-BLOCK = 1024  # vectors, for which vec0 takes room at once
-ROW_BYTES = 16  # of a vector in such a block, beside its dimensions
-BESIDE_BYTES = 100  # what other tables and their indexes keep of a vector
-LEAST_SPARE = 2 * LARGE_LOG  # bytes of the disk for the write-ahead log and for what others write
+SPARE_BYTES = 32 << 20  # of the disk, for what the store and others write meanwhile
 ALIKE = 1e-3  # cosines between which a model of one name is the same on any machine
 
 
@@ -65,7 +62,7 @@ def choose(config: Config, *, named: bool) -> Embedder:
     was ended, else the file's own. Raises ModelError where it cannot be loaded.
     """
     with closing(_look(config)) as file, file.view() as view:
-        own = NextVectors(file).model() or view.model()
+        own = file.next_vectors.model() or view.model()
     general = not named and config.embedder_model in ("auto", "offline")
     try:
         return embedder.load(config, own.name if own and general else None)
@@ -77,7 +74,7 @@ def plan(config: Config, model: Embedder) -> Plan:
     """What giving the configured file this model's vectors will take; changes nothing."""
     measured = embedder.measured(model)
     with closing(_look(config)) as file:
-        following = NextVectors(file)
+        following = file.next_vectors
         before = following.model()
         begun = before is not None and _same(before, measured)
         texts, _ = following.left(anew=True)
@@ -85,8 +82,8 @@ def plan(config: Config, model: Embedder) -> Plan:
         seconds, windows = _sampled(config, model, following.sample(SAMPLE))
         with file.view() as view:
             old = view.model()
-        room = _bytes(math.ceil(left * windows), model.dim) - following.free_bytes()
-    needed = max(0, room) + LEAST_SPARE
+        growth = following.growth_bytes(math.ceil(left * windows), model.dim)
+    needed = growth + SPARE_BYTES
     free = shutil.disk_usage(config.database_path.parent).free
     seconds *= characters
     return Plan(model, measured, old, begun, texts, left, seconds, needed, free)
@@ -105,9 +102,8 @@ def run(config: Config, planned: Plan, progress: Callable[[int], object] = lambd
     `progress` is told of each batch how many texts it had. Raises StoreError or ModelError.
     """
     refuse_full(config, planned)
-    with _alone(config.database_path):
-        with closing(SqliteStore.of(config)) as store:
-            _replace(config, store, planned, progress)
+    with closing(open_store(config)) as store, _alone(store):
+        _replace(config, store, planned, progress)
         # What came between the last batch and the switch, or what failed, waits as usual.
         with Memory(config=config, load_model=lambda recorded: planned.model) as memory:
             memory.fill_pending()
@@ -116,9 +112,9 @@ def run(config: Config, planned: Plan, progress: Callable[[int], object] = lambd
 
 
 def _replace(
-    config: Config, store: SqliteStore, planned: Plan, progress: Callable[[int], object]
+    config: Config, store: Store, planned: Plan, progress: Callable[[int], object]
 ) -> None:
-    following, measured = NextVectors(store), planned.measured
+    following, measured = store.next_vectors, planned.measured
     begun = following.model()
     with store.view() as view:
         old = view.model()
@@ -170,28 +166,22 @@ def _sampled(config: Config, model: Embedder, texts: Sequence[WaitingText]) -> t
     return seconds / max(characters, 1), max(1.0, windows / max(len(texts), 1))
 
 
-def _bytes(windows: int, dim: int) -> int:
-    """About what so many vectors take of the file."""
-    blocks = -(-windows // BLOCK)
-    return blocks * BLOCK * (4 * dim + ROW_BYTES) + windows * BESIDE_BYTES
-
-
 def _same(one: Model, other: Model) -> bool:
     """Whether vectors of two models may be compared: a name alone may have new files."""
     alike = math.isclose(one.unrelated, other.unrelated, abs_tol=ALIKE)
     return (one.name, one.dim) == (other.name, other.dim) and alike
 
 
-def _look(config: Config) -> Inspector:
+def _look(config: Config) -> Inspection:
     if not config.database_path.exists():
         raise StoreError("reembed.missing", path=config.database_path)
-    return Inspector(config.database_path, busy_seconds=config.database_busy_seconds)
+    return inspect(config.database_path, busy_seconds=config.database_busy_seconds)
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Keep a second run from the file; one that ends, or is killed, leaves it free."""
-    lock = FileLock(beside(path, ".reembed"))
+def _alone(store: Store) -> Iterator[None]:
+    """Keep a second run from the memory; one that ends, or is killed, leaves it free."""
+    lock, path = store.job_lock("reembed"), store.path
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -31,20 +31,18 @@ class Scope:
     time_to: str | None = None
     min_importance: float | None = None
 
-    def bound(self) -> dict[str, Any]:
-        """The conditions by their names, for a statement."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
     @property
     def current(self) -> bool:
         """Whether every live chunk is in scope."""
-        return not any(value is not None for value in self.bound().values())
+        return not self._asked()
 
     @property
     def only_chunks(self) -> bool:
         """Whether something is asked that an entity cannot satisfy."""
-        asked = {name for name, value in self.bound().items() if value is not None}
-        return bool(asked - {"asof", "kind"})
+        return bool(self._asked() - {"asof", "kind"})
+
+    def _asked(self) -> set[str]:
+        return {name for name in self.__slots__ if getattr(self, name) is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +226,7 @@ class EdgeRow:
     target_id: str
     relation: str
     weight: float
-    properties_json: str
+    properties: dict[str, Any]
     valid_from: str
     valid_until: str | None
     evidence_chunk_id: str | None

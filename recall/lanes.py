@@ -25,7 +25,7 @@ from recall.query import (
     above_noise,
     dated,
 )
-from store import View, cue_names, recall_by_cues
+from store import View
 from text import words
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _rows_with(
 def _holding(view: View, query: Query, piece: str, rows: Sequence[int]) -> Rows:
     """Those of a few rows whose text has a piece as it stands, as they were stored."""
     seqs = sorted(query.index.seqs_of(np.array(rows, np.int32)))
-    return query.index.rows_of(view.holding(piece, seqs, query.depth))
+    return query.index.rows_of(view.filter_containing(piece, seqs, query.depth))
 
 
 def _having(view: View, query: Query, piece: str, terms: Sequence[str]) -> tuple[Rows, Mask]:
@@ -321,9 +321,9 @@ class _Named:
 def _names(view: View, query: Query) -> list[_Named]:
     """The entities named whole, longest name first; then those that share a word with the query."""
     keys = words.lookup_keys(query.names)
-    found = [_named(naming, whole=True) for naming in view.named(keys, query.scope)]
+    found = [_named(naming, whole=True) for naming in view.entities_named(keys, query.scope)]
     terms = [term for term in query.terms if not words.is_common(term)]
-    like = view.names_like(terms, query.scope) if terms else []
+    like = view.entities_named_like(terms, query.scope) if terms else []
     found += [_named(each, whole=False) for each in like]
     return list({name.entity_id: name for name in reversed(found)}.values())[::-1]
 
@@ -347,8 +347,7 @@ def cue_lane(view: View, query: Query, edges: Edges) -> Ranking:
         with query.index.lock:
             return _in_scope(query)(seqs)
 
-    found = recall_by_cues(
-        view,
+    found = view.cues.search(
         query.text,
         query.depth,
         edges,
@@ -381,7 +380,7 @@ class _Ways(Mapping[int, "tuple[Node, ...]"]):
     def __getitem__(self, row: int) -> tuple[Node, ...]:
         way = self._found.way(self._seqs[row])
         path: tuple[Node, ...] = () if way.origin is None else (way.edge, way.origin)
-        return (*path, *cue_names(self._view, way.cues).values())
+        return (*path, *self._view.cues.names(way.cues).values())
 
 
 # --- Graph -----------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import queue
 import threading
 
 from core.types import LogEntry
-from store import SqliteStore
+from store import Store
 
 log = logging.getLogger("mnelo")
 
@@ -16,7 +16,7 @@ _PAUSE = 0.2  # seconds in which more may come: a transaction costs more than an
 class RecallLog:
     """Takes entries without waiting and writes them in batches, in order."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._entries: queue.Queue[LogEntry | None] = queue.Queue()
         self._hurry = threading.Event()

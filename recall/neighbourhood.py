@@ -50,7 +50,7 @@ def _walk(view: View, walk: Walk) -> tuple[dict[str, int], bool]:
     for hop in range(1, walk.hops + 1):
         if len(hops) > walk.limit:
             return hops, False  # farther nodes would not be shown
-        frontier = [node for node in view.reached(frontier, walk.bounds) if node not in hops]
+        frontier = [node for node in view.neighbours(frontier, walk.bounds) if node not in hops]
         hops |= dict.fromkeys(frontier, hop)
     return hops, True
 
@@ -95,8 +95,8 @@ def _edge(row: EdgeRow) -> Edge:
         edge["valid_until"] = row.valid_until
     if row.evidence_chunk_id:
         edge["evidence_chunk_id"] = row.evidence_chunk_id
-    if row.properties_json != "{}":
-        edge["properties"] = json.loads(row.properties_json)
+    if row.properties:
+        edge["properties"] = row.properties
     return edge
 
 

@@ -47,14 +47,14 @@ class Query:
         self.depth, self.hops, self.fan_out = depth, hops, fan_out
         self.vector, self.noise = vector, noise
         self.terms = words.query_terms(text)
-        held = view.held(past=scope.asof is not None)
-        self.index, self.links = held.index, held.links
+        snapshot = view.snapshot(past=scope.asof is not None)
+        self.index, self.links = snapshot.index, snapshot.links
         self.moment = int(milliseconds([at])[0])
         stems = list(dict.fromkeys(words.stems(self.terms)))
         self.numbers = view.term_numbers(stems)
         self._numbers = dict(zip(stems, self.numbers, strict=True))
         self.spans = spans(self.index)
-        self._only = view.named_one_by_one(scope)
+        self._only = view.chunks_with_tag_and_kind(scope)
         self._lexical: Lexical | None = None
         self._within: tuple[int, Mask | None] | None = None
 

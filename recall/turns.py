@@ -15,7 +15,7 @@ from config import Config
 from core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from store import TurnRow
+    from store.types import TurnRow
 
 CLIENT = "turns"
 SOURCE = "conversation"
@@ -62,8 +62,9 @@ class TurnMemory:
         config: Config | None = None,
     ) -> None:
         """`db` names another file than the one in `root`; without both it is the configured one."""
-        import store
         from index import cue_index
+        from store.opening import open_store
+        from store.types import CueSettings
         from text import cues as cues_module
         from text.guard import Guard
 
@@ -74,14 +75,8 @@ class TurnMemory:
         self.path = Path(db or inside or given.database_path).expanduser().absolute()
         self._config, self._guard = given, Guard(given.guard_mode)
         self._edges = cue_index.Edges(given.cues_associative, given.cues_discourse)
-        self._store = store.SqliteStore(
-            self.path,
-            busy_seconds=given.database_busy_seconds,
-            synchronous=given.database_synchronous,
-            cache_mb=given.database_cache_mb,
-            lanes=(),
-            cues=store.CueSettings(cues_module.extractor(given), given.cues_pause_minutes),
-        )
+        how = CueSettings(cues_module.extractor(given), given.cues_pause_minutes)
+        self._store = open_store(given, self.path, lanes=(), cues=how)
 
     def close(self) -> None:
         self._store.close()
@@ -112,7 +107,6 @@ class TurnMemory:
 
         `timestamp` is when it was, now if not given; the same round again keeps the time it had.
         """
-        import store
         from core.types import NewChunk
 
         number = "" if round_id is None else _id("round_id", round_id)
@@ -121,7 +115,7 @@ class TurnMemory:
         content = f"{asked}\n{answered}" if answered else asked
         when = turn.timestamp or None
         chunk = NewChunk(content, SOURCE, turn.session_id, importance=0.5, timestamp=when)
-        return store.put_turn(self._store, chunk, number or None, len(asked), CLIENT)
+        return self._store.turns.put(chunk, number or None, len(asked), CLIENT)
 
     def checked(self, turn: Turn) -> Turn:
         """A round as it would be stored, with its time as that is written; where it has none, none.
@@ -149,10 +143,8 @@ class TurnMemory:
 
     def forget(self, rounds: Sequence[tuple[str, str]]) -> int:
         """Forget some rounds, each by the ids of its session and of itself; how many."""
-        import store
-
         read = [(_id("session_id", each), _id("round_id", number)) for each, number in rounds]
-        return store.close_turns(self._store, read, CLIENT)
+        return self._store.turns.close(read, CLIENT)
 
     # -- reading --
 
@@ -161,23 +153,22 @@ class TurnMemory:
 
         None where it has no cue that tells anything apart.
         """
-        import store
         from access.validation import Integer
 
         _check_text("query", query, self._config.limits_query_bytes)
         top_k = Integer(1, self._config.limits_top_k).read("top_k", top_k)
-        store.index_cues(self._store, SECONDS)
+        self._store.cues.index(SECONDS)
         most = top_k
         with self._store.view() as view:
             while True:
-                found = store.recall_by_cues(view, query, most, self._edges)
-                rows = store.turns_at(view, found.seqs)
+                found = view.cues.search(query, most, self._edges)
+                rows = view.turns.at(found.seqs)
                 if len(rows) >= top_k or len(found.seqs) < most:
                     break
                 most *= 4  # other memories are in the same file
             scores = dict(zip(found.seqs, found.scores, strict=True))
             shown = [(row, found.way(row.seq)) for row in rows[:top_k]]
-            names = store.cue_names(view, {cue for _, way in shown for cue in way.cues})
+            names = view.cues.names({cue for _, way in shown for cue in way.cues})
         return [
             _turn(row, scores[row.seq], tuple(names[cue] for cue in way.cues if cue in names))
             for row, way in shown
@@ -185,17 +176,13 @@ class TurnMemory:
 
     def sessions(self) -> list[str]:
         """The ids of all sessions that have rounds."""
-        import store
-
         with self._store.view() as view:
-            return store.turn_sessions(view)
+            return view.turns.sessions()
 
     def turns(self, session_id: str) -> list[Turn]:
         """The rounds of a session in the order in which they were."""
-        import store
-
         with self._store.view() as view:
-            return [_turn(row) for row in store.turns_of(view, _id("session_id", session_id))]
+            return [_turn(row) for row in view.turns.of_session(_id("session_id", session_id))]
 
     def export(self, session_id: str) -> list[dict[str, str]]:
         """The rounds of a session as plain objects, as the files of turns_tree.py hold them."""
@@ -203,11 +190,9 @@ class TurnMemory:
 
     def versions(self, session_id: str, round_id: str) -> list[Turn]:
         """Every version that a round ever had."""
-        import store
-
         session, number = _id("session_id", session_id), _id("round_id", round_id)
         with self._store.view() as view:
-            return [_turn(row) for row in store.turn_versions(view, session, number)]
+            return [_turn(row) for row in view.turns.versions(session, number)]
 
 
 def as_object(turn: Turn) -> dict[str, str]:

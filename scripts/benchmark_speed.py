@@ -666,7 +666,7 @@ def _words(trial: Trial, memory: Memory) -> Report:
     """What ranking by words takes, with what neighbours lend each other and without."""
     spent: dict[str, list[float]] = {"with_context": [], "without_context": []}
     with memory._store.view() as view:
-        index = view.index()
+        index = view.snapshot().index
         for question in trial.kept:
             terms = view.term_numbers(stems(query_terms(question.text)))
             for way, times in spent.items():

@@ -28,7 +28,6 @@ from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 import embedder
-import store
 from benchmark_plain import SQLITE
 from benchmark_speed import (
     CODAS,
@@ -459,7 +458,7 @@ def _degrees(memory: Memory, timeline: Timeline) -> Report:
     if model is None:
         raise RuntimeError("the model is gone")
     with memory._store.view() as view:
-        matrix = store.entry_matrix(view, model.known.mark)
+        matrix = view.entries.matrix(model.known.mark)
     zeros, least = timeline._scale(model).entries, timeline.settings()[0].group_threshold
     near = communities.edges(matrix.vectors, matrix.scripts, zeros, least)
     degrees = [bits.bit_count() for bits in near]

@@ -18,7 +18,7 @@ from config import Config
 from core.errors import InvalidInput, MneloError, NotFound
 from memory import Memory
 from mnelo_locale import message
-from store import Erasing, Found
+from store.types import Erasing, Found
 from upkeep import backup
 
 SHOWN_CHARACTERS = 70

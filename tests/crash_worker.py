@@ -18,6 +18,7 @@ import apsw
 from config import Config
 from core.errors import MneloError
 from hash_embedder import HashEmbedder
+from inside import look_for_faults, sqlite_of
 from memory import Memory
 from store.sqlite import migrations
 
@@ -64,7 +65,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "merge": Memory.merge_entities,
     "undo": Memory.undo_merge,
     "recall": Memory.recall,
-    "checkpoint": lambda memory: memory._store.checkpoint(),
+    "checkpoint": lambda memory: sqlite_of(memory).checkpoint(),
 }
 
 
@@ -207,5 +208,5 @@ def migrate(path: Path, journal: Path) -> None:
     memory = open_file(path)
     new = memory.remember("written after the migration")["chunk_id"]
     found = memory.recall("written after the migration")["hits"][0]["chunk_id"]
-    say({"found": found == new, "faults": sum(memory._store.check().values())})
+    say({"found": found == new, "faults": sum(look_for_faults(memory).values())})
     memory.close()

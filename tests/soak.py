@@ -30,6 +30,8 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+from inside import look_for_faults
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "api"))
@@ -355,7 +357,7 @@ def soak(folder: Path, minutes: float, rate: float) -> dict[str, Any]:
     faults += _lost(path, results)
     with open_file(path) as memory:
         faults += [
-            f"check: {count} {name}" for name, count in memory._store.check().items() if count
+            f"check: {count} {name}" for name, count in look_for_faults(memory).items() if count
         ]
     return _verdict(minutes, results, watch.levels(), faults)
 

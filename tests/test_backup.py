@@ -24,15 +24,15 @@ import pytest
 import backup_db
 import crash_worker
 import restore_db
-import store
 from config import ROOT, Config
 from conftest import Open
 from core.errors import BackupError, MneloError, StoreBusy, StoreError
 from crash_worker import look, open_file
+from inside import look_for_faults
 from memory import Memory
 from mnelo_client import MneloClient
 from serving import free_port, serving
-from store.sqlite import copies, statements
+from store.sqlite import copies, migrations, statements
 from test_keeper import eventually
 from upkeep import backup
 from upkeep.backup import Backup
@@ -58,7 +58,7 @@ def write(path: Path, *texts: str) -> None:
 def texts(path: Path) -> set[str]:
     """The live texts of a file that is sound, as a program that opens it finds them."""
     with open_file(path) as memory:
-        assert not any(memory._store.check().values()), memory._store.check()
+        assert not any(look_for_faults(memory).values()), look_for_faults(memory)
         live = look(path, "SELECT content FROM chunks WHERE valid_until IS NULL")
     return {row[0] for row in live}
 
@@ -210,7 +210,7 @@ def test_a_backup_is_private_read_back_and_has_the_model_and_its_vectors(
     )
     assert abs(datetime.now(timezone.utc) - made.taken) < timedelta(minutes=10)
     assert backup.verify(made.path) == counts
-    assert (counts.memories, counts.closed, counts.schema) == (20, 0, store.SCHEMA_VERSION)
+    assert (counts.memories, counts.closed, counts.schema) == (20, 0, migrations.SCHEMA_VERSION)
     with open_file(plain(made.path, tmp_path / "c" / "memory.db")) as copy:
         assert copy.stats()["vectors"] == 20
         assert copy.recall("note 7")["hits"][0]["content"] == "note 7"
@@ -267,7 +267,9 @@ def test_a_file_of_an_older_schema_is_backed_up_as_it_is_and_brought_up_to_date_
     assert look(path, "SELECT user_version FROM pragma_user_version") == [(1,)]
     path.unlink()
     backup.restore(made.path, Config.load())
-    assert look(path, "SELECT user_version FROM pragma_user_version") == [(store.SCHEMA_VERSION,)]
+    assert look(path, "SELECT user_version FROM pragma_user_version") == [
+        (migrations.SCHEMA_VERSION,)
+    ]
 
 
 def test_whenever_it_is_told_to_stop_nothing_is_left_and_the_last_one_stays(
@@ -354,7 +356,7 @@ def _strange_files(home: Path) -> None:
     db.close()
     shutil.copyfile(home / "memory.db", home / "newer.db")
     db = apsw.Connection(str(home / "newer.db"))
-    db.pragma("user_version", store.SCHEMA_VERSION + 1)
+    db.pragma("user_version", migrations.SCHEMA_VERSION + 1)
     db.close()
 
 
@@ -661,10 +663,10 @@ _KILLED = """
 import json, os, sys, threading, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from upkeep import backup; import store
+from upkeep import backup; from store.sqlite import copies
 from config import Config
 
-FILES = {backup.__file__, store.__file__}
+FILES = {backup.__file__, copies.__file__}
 
 def work(job):
     config = Config.load({"MNELO_HOME": job["home"]}, server_port=job["port"])

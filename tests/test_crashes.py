@@ -20,10 +20,11 @@ import pytest
 
 import crash_worker
 import serving
-import store
 from config import Config
 from crash_worker import Operation, look, open_file, perform
+from inside import look_for_faults
 from memory import Memory
+from store.sqlite import migrations
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 
@@ -356,8 +357,8 @@ class Rounds:
         return intent
 
     def _wrong(self, memory: Memory, in_flight: Operation | None) -> Iterator[str]:
-        if any(memory._store.check().values()):
-            yield f"check() found {memory._store.check()}"
+        if any(look_for_faults(memory).values()):
+            yield f"check() found {look_for_faults(memory)}"
         if differences := self._twin.settle(in_flight):
             yield f"not wholly there and not wholly absent: {in_flight}: {differences}"
         content = f"written after the kill, {time.time_ns()}"
@@ -422,7 +423,7 @@ def kill_makers(folder: Path, processes: ForkServerContext, kills: int) -> int:
         with open_file(path) as memory:
             assert memory.remember("the first")["status"] == "stored"
             assert [hit["content"] for hit in memory.recall("first")["hits"]] == ["the first"]
-            assert not any(memory._store.check().values()), memory._store.check()
+            assert not any(look_for_faults(memory).values()), look_for_faults(memory)
         assert schema(path) == schema(folder / "0" / "memory.db")
     return unfinished
 
@@ -481,7 +482,7 @@ def assert_whole(path: Path, texts: list[str]) -> None:
     ((version,),) = look(path, "SELECT user_version FROM pragma_user_version")
     steps = look(path, "SELECT name FROM pragma_table_info('chunks') WHERE name = 'mood'")
     steps += look(path, "SELECT name FROM sqlite_schema WHERE name = 'chunks_mood'")
-    assert len(steps) == (0 if version == store.SCHEMA_VERSION else 2)
+    assert len(steps) == (0 if version == migrations.SCHEMA_VERSION else 2)
     contents = [row[0] for row in look(path, "SELECT content FROM chunks ORDER BY seq")]
     assert contents[:ROWS] == texts
 
@@ -491,7 +492,7 @@ def assert_migrated(path: Path, texts: list[str]) -> None:
     assert rows[:ROWS] == [(text, "calm") for text in texts]
     ((links,),) = look(path, "SELECT count(*) FROM mentions WHERE chunk_seq <= ?", (ROWS,))
     assert links == ROWS
-    version = store.SCHEMA_VERSION + 1  # the one that the worker's step leads to
+    version = migrations.SCHEMA_VERSION + 1  # the one that the worker's step leads to
     assert look(path, "SELECT user_version FROM pragma_user_version") == [(version,)]
 
 

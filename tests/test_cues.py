@@ -16,7 +16,6 @@ from conftest import Open
 from core.errors import ConfigError, InvalidInput
 from index.cue_index import COMMON, FEW, CueHits, CueIndex, CueRow, Edges
 from memory import Memory
-from store import index_cues
 from text.cues import Extractor
 
 MINUTE = 60_000
@@ -309,9 +308,9 @@ def test_reading_older_memories_stops_and_goes_on(
     by_cues: Callable[..., Memory], open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_memory().remember_many([{"content": f"lamp {n} of the study"} for n in range(12)])
-    monkeypatch.setattr("store.sqlite.cue_snapshots.CUES_AT_ONCE", 5)
+    monkeypatch.setattr("store.sqlite.cues.BATCH_TEXTS", 5)
     memory = by_cues()
-    assert index_cues(memory._store, 0) == 12
+    assert memory._store.cues.index(0) == 12
     monkeypatch.setattr("memory.CUES_SECONDS", 0.0)
     told = memory.recall("lamp", strategy="cue_only")
     assert "12 older memories" in told["notice"]

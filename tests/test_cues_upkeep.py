@@ -16,10 +16,12 @@ from core.errors import ConfigError, InvalidInput
 from core.types import NewChunk
 from crash_worker import look
 from hash_embedder import HashEmbedder
+from inside import look_for_faults, sqlite_of
 from memory import Memory
 from recall.turns import Turn, TurnMemory
 from serving import free_port, serving
-from store import CueSettings, SqliteStore, index_cues
+from store.sqlite.store import SqliteStore
+from store.types import CueSettings
 from test_erase import traces
 from test_purge import moment, never
 from test_transfer import exported, lines, taken_in, written
@@ -79,7 +81,7 @@ def change(path: Path, *statements: str) -> None:
 
 
 def faults(memory: TurnMemory | Memory) -> dict[str, int]:
-    return {name: count for name, count in memory._store.check().items() if count}
+    return {name: count for name, count in look_for_faults(memory).items() if count}
 
 
 # --- Erased and purged -----------------------------------------------------------------
@@ -116,13 +118,13 @@ def test_a_process_that_did_not_see_the_closing_does_not_find_what_was_purged(
 ) -> None:
     with TurnMemory(talk.path.parent) as other:
         assert asked(other, "zanquibar quillwort")
-        size = other._store.indexes.cues._index.size  # type: ignore[union-attr]
+        size = sqlite_of(other).snapshots.cues._index.size  # type: ignore[union-attr]
         talk.forget([("chat", "2")])
-        assert talk._store.purge(moment(), never) == 1
+        assert talk._store.upkeep.purge(moment(), never) == 1
         assert rows_of(talk.path, "cue_postings") == rows_of(talk.path, "turns") == [1, 3, 4]
         assert not {"zanquibar", "quillwort"} & cue_words(talk.path)
         assert asked(other, "zanquibar quillwort") == asked(talk, "zanquibar quillwort") == []
-        assert other._store.indexes.cues._index.size == size - 1  # type: ignore[union-attr]
+        assert sqlite_of(other).snapshots.cues._index.size == size - 1  # type: ignore[union-attr]
         assert faults(other) == {}
 
 
@@ -412,7 +414,7 @@ def test_cues_are_read_while_others_may_write(tmp_path: Path) -> None:
         plain.remember("the kettle", session_id="s")
     held = SqliteStore(tmp_path / "m.db", cues=CueSettings(reader, 30))
     try:
-        assert index_cues(held, 60) == 0
+        assert held.cues.index(60) == 0
         chunk = NewChunk("北门 kettle", "conversation", "s", importance=0.5, timestamp=None)
         held.put_chunks([chunk], "test")
         assert reader.writers == 2

@@ -20,11 +20,12 @@ from admin import doctor
 from admin.doctor import Examined, Finding
 from config import ROOT, Config
 from hash_embedder import HashEmbedder
+from inside import look_for_faults
 from memory import Memory
 from mnelo_client import MneloClient
 from serving import Served, environment, free_port, serving
-from store import Inspector
 from store.sqlite.checks import broken_index as _broken_index
+from store.sqlite.inspector import Inspector
 from store.sqlite.statements import APPLICATION_ID
 
 private = pytest.mark.skipif(sys.platform == "win32", reason="permissions are another matter")
@@ -91,7 +92,7 @@ def change(path: Path, *statements: str) -> None:
 
 def sound(path: Path) -> bool:
     with Memory(path, config=Config.load(embedder_model="none")) as memory:
-        return not any(memory._store.check().values())
+        return not any(look_for_faults(memory).values())
 
 
 def test_of_a_sound_memory_nothing_is_said_and_nothing_is_changed(path: Path) -> None:

@@ -20,7 +20,7 @@ from core.types import Scope, Vectors
 from hash_embedder import HashEmbedder
 from memory import ALONE, Memory
 from recall.query import Query, Ranking
-from store import View
+from store.sqlite.view import View
 
 LANES = ("vector_only", "meta_only", "entity_only", "graph_only", "rrf")
 

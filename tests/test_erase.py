@@ -17,6 +17,7 @@ from conftest import Open
 from core import timestamps
 from crash_worker import look, open_file
 from hash_embedder import HashEmbedder
+from inside import sqlite_of
 from memory import Memory, passage
 from mnelo_client import MneloClient
 from store import NextVectors
@@ -123,7 +124,7 @@ def test_a_memory_is_gone_with_all_its_versions_and_every_byte_of_it(
     assert traces(memory.path, *pieces, *vectors, vectors[0][40:120]) == []
     assert not look(memory.path, "SELECT 1 FROM terms WHERE term IN ('zanquibar', 'quillwort')")
     for table in ("trigram_terms", "closed_trigram_terms"):
-        db = memory._store._connect(reader=True)
+        db = sqlite_of(memory).connect(reader=True)
         assert not list(db.execute(f"SELECT 1 FROM {table} WHERE term IN ('zan', 'ψωφ')"))  # noqa: S608
     assert said(memory)[:6] == others == FILLING[:6]
     assert sound(memory)

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import sqlite_vec
 
-import store
 from config import ROOT, Config
 from conftest import Open
 from core import timestamps
@@ -27,11 +26,12 @@ from index import chunks as chunks_module
 from index.chunks import Index
 from index.matrix import nth_highest
 from index.postings import Part, Postings
+from inside import look_for_faults, view_of
 from memory import Memory
 from recall import lanes
 from recall import query as query_module
-from store import View
-from store.sqlite import snapshots, statements
+from store.sqlite import migrations, snapshots, statements
+from store.sqlite.view import View
 from text import words
 
 CLOSE = 1e-4
@@ -42,13 +42,13 @@ Measures = dict[str, dict[int, float]]
 def held(memory: Memory, *, past: bool = False) -> Index:
     """The index that recalls use, after it has heard the news."""
     with memory._store.view() as view:
-        return view.index(past=past)
+        return view.snapshot(past=past).index
 
 
 def fresh(memory: Memory, *, past: bool = False) -> Index:
     """The index as a process would read it that has just opened the file."""
-    with memory._store.view() as view:
-        return snapshots.load_held(view.db, past).index
+    with view_of(memory) as view:
+        return snapshots.load_snapshot(view.db, past).index
 
 
 def numbers(memory: Memory, query: str) -> list[int | None]:
@@ -186,7 +186,7 @@ def test_an_index_kept_row_by_row_says_what_a_fresh_one_says(open_memory: Open, 
             moments.append(moment())
             query = " ".join(chance.sample(VOCABULARY, 3))
             assert_same(memory, query, [chance.choice(moments), moments[-1]])
-    assert not any(memory._store.check().values())
+    assert not any(look_for_faults(memory).values())
 
 
 def test_a_forgotten_memory_raises_no_session(open_memory: Open) -> None:
@@ -958,9 +958,11 @@ def test_a_file_of_the_first_version_becomes_what_a_new_one_is(
 ) -> None:
     memory = open_memory(path=old, model=HashEmbedder())
     open_memory(path=tmp_path / "new.db", model=HashEmbedder())
-    assert look(old, "SELECT user_version FROM pragma_user_version") == [(store.SCHEMA_VERSION,)]
+    assert look(old, "SELECT user_version FROM pragma_user_version") == [
+        (migrations.SCHEMA_VERSION,)
+    ]
     assert schema(old) == schema(tmp_path / "new.db")
-    assert not any(memory._store.check().values())
+    assert not any(look_for_faults(memory).values())
     revs = [rev for (rev,) in look(old, "SELECT rev FROM postings")]
     assert len(revs) == len(OLD_ROWS)
     assert min(revs) > 0
@@ -1013,7 +1015,7 @@ def test_its_memories_are_found_by_cues_once_somebody_asks(open_memory: Open, ol
     assert contents(memory, "4711", strategy="cue_only", asof=_TIMES[0]) == [
         "the gate code is 4711"
     ]
-    assert not any(memory._store.check().values())
+    assert not any(look_for_faults(memory).values())
 
 
 def test_an_old_memory_is_updated_and_forgotten_like_any_other(
@@ -1025,7 +1027,7 @@ def test_an_old_memory_is_updated_and_forgotten_like_any_other(
     assert contents(memory, "gate code") == ["the gate code is 4714"]
     assert contents(memory, "café") == []
     assert look(old, "SELECT place FROM postings WHERE chunk_seq = 8") == [(1,)]
-    assert not any(memory._store.check().values())
+    assert not any(look_for_faults(memory).values())
 
 
 # --- Many at once ----------------------------------------------------------------------
@@ -1099,4 +1101,4 @@ def test_many_recall_while_others_write_and_nobody_fails(open_memory: Open) -> N
     after = open_memory(model=HashEmbedder())
     for query in (*queries, *QUERIES):
         assert contents(memory, query) == contents(after, query)
-    assert not any(memory._store.check().values())
+    assert not any(look_for_faults(memory).values())

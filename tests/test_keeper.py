@@ -11,8 +11,9 @@ import pytest
 
 from conftest import Open
 from hash_embedder import HashEmbedder
+from inside import sqlite_of
 from memory import Memory
-from upkeep import keeper
+from store.sqlite import database
 
 
 def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> bool:
@@ -25,7 +26,7 @@ def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 
 def wal_bytes(memory: Memory) -> int:
-    return int(memory._store.sizes()["wal_bytes"])
+    return int(sqlite_of(memory).sizes()["wal_bytes"])
 
 
 def test_a_plain_copy_is_complete_once_nobody_has_written_for_a_while(
@@ -99,18 +100,18 @@ def test_a_checkpoint_gives_way_to_a_reader(open_memory: Open) -> None:
     reader.execute("BEGIN")
     list(reader.execute("SELECT count(*) FROM chunks"))
     memory.remember("another")
-    assert memory._store.checkpoint() is False
+    assert sqlite_of(memory).checkpoint() is False
     memory.remember("and another")
     reader.execute("ROLLBACK")
     reader.close()
-    assert memory._store.checkpoint() is True
+    assert sqlite_of(memory).checkpoint() is True
     assert wal_bytes(memory) == 0
 
 
 def test_the_log_stays_bounded_while_readers_never_pause(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "LARGE_LOG", 1 << 20)
+    monkeypatch.setattr(database, "LARGE_LOG", 1 << 20)
     memory = open_memory(keeper_idle_seconds=3600)
     memory.keep()
     memory.remember("kettle")

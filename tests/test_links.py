@@ -14,28 +14,29 @@ from core.errors import MneloError
 from core.types import LinkedRelation, Ways, milliseconds
 from index import links
 from index.links import Links, Spellings
+from inside import sqlite_of, view_of
 from memory import Memory
-from store import Held
-from store.sqlite import snapshots, store
+from store.sqlite import snapshots, upkeep
+from store.types import Snapshot
 
 FAR = milliseconds(["9000-01-01T00:00:00.000Z"])[0]
 NOW = "2024-05-01T10:00:00.000Z"
 LATER = "2030-01-01T00:00:00.000Z"
 
 
-def held(memory: Memory, *, past: bool = False) -> Held:
+def held(memory: Memory, *, past: bool = False) -> Snapshot:
     """What recalls use, after it has heard the news."""
     with memory._store.view() as view:
-        return view.held(past=past)
+        return view.snapshot(past=past)
 
 
-def fresh(memory: Memory, *, past: bool = False) -> Held:
+def fresh(memory: Memory, *, past: bool = False) -> Snapshot:
     """What a process would read that has just opened the file."""
-    with memory._store.view() as view:
-        return snapshots.load_held(view.db, past)
+    with view_of(memory) as view:
+        return snapshots.load_snapshot(view.db, past)
 
 
-def told(have: Held, at: int) -> dict[str, Any]:
+def told(have: Snapshot, at: int) -> dict[str, Any]:
     """Everything that the links lead to, in words, from every entity and every chunk."""
     of = have.links
     found: dict[str, Any] = {}
@@ -62,10 +63,11 @@ NAMES = ["Ann", "Ben", "项目甲", "sh600089", "Blue Heron", "kiln", "C#"]
 def _steps(memory: Memory, chance: Random) -> list[Callable[[], object]]:
     """One thing that may be done, of each kind."""
     one, two = chance.sample(NAMES, 2)
-    ids = [row[0] for row in memory._store._db.execute("SELECT id FROM chunks")] or [""]
-    relations = [row[0] for row in memory._store._db.execute("SELECT id FROM relations")] or [1]
+    ids = [row[0] for row in sqlite_of(memory)._db.execute("SELECT id FROM chunks")] or [""]
+    relations = [row[0] for row in sqlite_of(memory)._db.execute("SELECT id FROM relations")] or [1]
     merges = [
-        row[0] for row in memory._store._db.execute("SELECT id FROM audit WHERE action = 'merge'")
+        row[0]
+        for row in sqlite_of(memory)._db.execute("SELECT id FROM audit WHERE action = 'merge'")
     ] or [1]
     related = {"source_id": one, "target_id": two, "relation": "knows", "weight": chance.random()}
     return [
@@ -120,15 +122,15 @@ def test_links_hear_of_what_another_process_changed(open_memory: Open, tmp_path:
 def test_who_is_far_behind_reads_everything_again(
     open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "KEPT_CHANGES", 3)
+    monkeypatch.setattr(upkeep, "KEPT_CHANGES", 3)
     here, there = (open_memory(path=tmp_path / "m.db") for _ in range(2))
     here.remember("Ann has a boat", entities=["Ann"])
     kept = held(here)
     assert here.recall("Ann", strategy="entity_only")["hits"]
     for name in ("Ben", "Carl", "Dora", "Emil", "Fritz"):
         there.relate("Ann", name, "knows")
-    there._store.trim_logs(1000, 1000)
-    assert [row[0] for row in there._store._db.execute("SELECT count(*) FROM changes")] == [3]
+    there._store.upkeep.trim_logs(1000, 1000)
+    assert [row[0] for row in sqlite_of(there)._db.execute("SELECT count(*) FROM changes")] == [3]
     assert held(here) is not kept
     assert told(held(here), FAR) == told(fresh(there), FAR)
     found = here.recall("Fritz", strategy="entity_only")["hits"]
@@ -141,9 +143,9 @@ def test_links_do_not_depend_on_the_order_in_which_sqlite_finds_rows(open_memory
         memory.remember(f"rim {place} is worn", entities=[f"rim {place}"])
         memory.relate("hub", f"rim {place}", "touches", weight=place / 10)
     expected = told(held(memory), FAR)
-    with memory._store.view() as view:
+    with view_of(memory) as view:
         view.db.pragma("reverse_unordered_selects", True)
-        assert told(snapshots.load_held(view.db, False), FAR) == expected
+        assert told(snapshots.load_snapshot(view.db, False), FAR) == expected
 
 
 def test_a_hub_gives_its_heaviest_relations_that_hold_and_nothing_that_ended() -> None:
@@ -186,11 +188,11 @@ def test_the_beginnings_of_names_are_read_once_something_is_written(
     open_memory(path=tmp_path / "m.db").remember("Ann has a boat", entities=["Ann"])
     there = open_memory(path=tmp_path / "m.db")
     assert there.recall("Ann", strategy="entity_only")["hits"]
-    with there._store.view() as view:
-        assert not view.indexes.spellings(view.db).has_starts
+    with view_of(there) as view:
+        assert not view.snapshots.spellings(view.db).has_starts
     stored = there.remember("then Ann sold it")["chunk_id"]
-    with there._store.view() as view:
-        assert "ann" in view.indexes.spellings(view.db).starts
+    with view_of(there) as view:
+        assert "ann" in view.snapshots.spellings(view.db).starts
     found = there.recall("Ann", strategy="entity_only", top_k=5)["hits"]
     assert stored in [hit["chunk_id"] for hit in found]
 

@@ -19,6 +19,7 @@ from core.errors import StoreBusy
 from core.types import NewChunk
 from crash_worker import look, open_file
 from index.analysis import Indexed
+from inside import look_for_faults, sqlite_of
 from memory import Memory
 from mnelo_client import MneloClient, MneloError
 from serving import Served, processes, serving
@@ -114,7 +115,7 @@ def test_four_servers_and_four_programs_share_a_file_that_none_of_them_found(
     _assert_every_note_is_there(path)
     _assert_one_linear_history(path)
     with open_file(path) as memory:
-        assert not any(memory._store.check().values()), memory._store.check()
+        assert not any(look_for_faults(memory).values()), look_for_faults(memory)
 
 
 def _assert_every_note_is_there(path: Path) -> None:
@@ -141,7 +142,7 @@ def _assert_one_linear_history(path: Path) -> None:
 
 def _write_half_and_stop(path: Path, begun: Event) -> None:
     text = "half a memory"
-    with open_file(path) as memory, memory._store.writing("test") as writer:
+    with open_file(path) as memory, sqlite_of(memory).writing("test") as writer:
         writer.put_chunks([NewChunk(text, "t", "s", 0.5, None)], [Indexed(text)])
         begun.set()
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -172,7 +173,7 @@ def test_a_process_that_stops_in_a_write_holds_up_no_reader_and_writers_only_for
         assert {hit["content"] for hit in client.recall("memory")} == {
             *("the first memory", "the second memory", "the third memory")
         }
-    assert not any(memory._store.check().values()), memory._store.check()
+    assert not any(look_for_faults(memory).values()), look_for_faults(memory)
 
 
 def _assert_busy(write: Callable[[], object]) -> None:

@@ -433,7 +433,7 @@ def test_a_last_digit_makes_no_difference_of_evidence(wordless: Memory) -> None:
     told(wordless, "tea", timestamp="2023-05-04T07:00:00Z")
     told(wordless, "tea", timestamp="2023-05-04T09:00:00Z")
     with wordless._store.view() as view:
-        index = view.index()
+        index = view.snapshot().index
     score = np.float32(8.38234)
     scores = np.array([np.nextafter(score, np.float32(9)), score], np.float32)
     assert ordered(scores, np.arange(2), index).tolist() == [1, 0]
@@ -596,7 +596,7 @@ def test_the_best_few_are_those_that_would_come_first_of_all(wordless: Memory) -
     for number in range(60):
         wordless.remember(f"boat {number}", timestamp=f"2024-01-{1 + number % 9:02}")
     with wordless._store.view() as view:
-        index = view.index()
+        index = view.snapshot().index
     rows = np.arange(60, dtype=np.int32)
     scores = np.array([number * 7 % 5 for number in range(60)], np.float64)
     for most in (0, 1, 7, 59, 60, 61):
@@ -608,7 +608,7 @@ def test_rows_that_came_after_a_measure_have_none(wordless: Memory) -> None:
     for number in range(4):
         wordless.remember(f"boat {number}")
     with wordless._store.view() as view:
-        index = view.index()
+        index = view.snapshot().index
     rows = np.array([3, -1, 0, 2], np.intp)
     measured = np.array([0.5, 0.25], np.float32)
     assert of_rows(measured, rows, index).tolist() == [0, 0, 0.5, 0]

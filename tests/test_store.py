@@ -19,10 +19,11 @@ from core.errors import NotFound, StoreBusy, StoreError
 from core.types import NewChunk, NewRelation, Scope, new_chunk_id
 from crash_worker import look
 from hash_embedder import HashEmbedder
+from inside import look_for_faults, sqlite_of
 from memory import Memory
 from serving import processes
-from store import SqliteStore
 from store.sqlite import migrations
+from store.sqlite.store import SqliteStore
 
 
 def schema(path: Path) -> list[tuple[str, str]]:
@@ -153,7 +154,7 @@ KILLED = """
 import os, signal, sys
 import apsw
 sys.path.insert(0, sys.argv[2])
-import store
+from store.sqlite.store import SqliteStore
 from pathlib import Path
 steps = 0
 def trace(cursor, sql, bindings):
@@ -163,7 +164,7 @@ def trace(cursor, sql, bindings):
         os.kill(os.getpid(), signal.SIGKILL)
     return True
 apsw.connection_hooks.append(lambda db: db.set_exec_trace(trace))
-store.SqliteStore(Path(sys.argv[1]))
+SqliteStore(Path(sys.argv[1]))
 """
 
 
@@ -252,7 +253,7 @@ def test_another_process_sees_a_memory_on_its_next_call(open_memory: Open) -> No
 def test_full_synchronous_is_what_the_setting_says(open_memory: Open) -> None:
     for setting, number in (("NORMAL", 1), ("FULL", 2)):
         memory = open_memory(database_synchronous=setting)
-        assert memory._store._db.pragma("synchronous") == number
+        assert sqlite_of(memory)._db.pragma("synchronous") == number
         memory.close()
 
 
@@ -297,7 +298,7 @@ def test_two_that_have_a_file_open_agree_on_its_terms(tmp_path: Path) -> None:
     for store_in, text in ((one, "red boat"), (other, "red tea"), (one, "tea cup"), (other, "cup")):
         store_in.put_chunks([_note(text)], "test")
     assert _terms(path) == [{"red", "boat"}, {"red", "tea"}, {"tea", "cup"}, {"cup"}]
-    assert not any(one.check().values())
+    assert not any(one.upkeep.check()[0].values())
     one.close()
     other.close()
 
@@ -318,7 +319,7 @@ def test_repair_mends_vectors_that_are_out_of_step(open_memory: Open) -> None:
     memory = open_memory(model=HashEmbedder())
     ids = [memory.remember(f"note {number}")["chunk_id"] for number in range(4)]
     memory.forget(ids[3])
-    db = memory._store._db
+    db = sqlite_of(memory)._db
     blob = np.ones(64, np.float32).tobytes()
     db.execute("INSERT INTO vectors (rowid, embedding, live) VALUES (900, ?, 1)", (blob,))
     db.execute("DELETE FROM vectors WHERE rowid = 2")
@@ -344,7 +345,7 @@ def test_every_live_memory_has_a_vector_or_waits_for_one(open_memory: Open) -> N
         AND NOT EXISTS (SELECT 1 FROM windows w JOIN vectors v ON v.rowid = w.seq
                         WHERE w.chunk_seq = c.seq AND v.live = 1)
     """
-    assert list(memory._store._db.execute(sql)) == [(0,)]
+    assert list(sqlite_of(memory)._db.execute(sql)) == [(0,)]
     assert memory.stats()["vectors"] == 5
 
 
@@ -358,7 +359,7 @@ def test_a_scope_without_conditions_is_current() -> None:
 def test_the_settings_reach_the_store(tmp_path: Path) -> None:
     config = Config.load({}, embedder_model="none", database_busy_seconds=1.5)
     with Memory(tmp_path / "m.db", config=config) as memory:
-        assert memory._store._busy_ms == 1500
+        assert sqlite_of(memory)._busy_ms == 1500
 
 
 def test_a_sound_file_has_no_fault_and_each_kind_of_damage_is_counted(open_memory: Open) -> None:
@@ -366,10 +367,10 @@ def test_a_sound_file_has_no_fault_and_each_kind_of_damage_is_counted(open_memor
     ids = [memory.remember(f"note {n}", entities=["team"])["chunk_id"] for n in range(6)]
     memory.update(ids[0], new_content="changed")
     memory.forget(ids[1])
-    sound = memory._store.check()
+    sound = look_for_faults(memory)
     assert len(sound) > 15
     assert sum(sound.values()) == 0
-    db = memory._store._db
+    db = sqlite_of(memory)._db
     damage = {
         "not in postings": "DELETE FROM postings WHERE chunk_seq = 3",
         "wrongly in closed_trigrams": "INSERT INTO closed_trigrams (rowid, text) VALUES (4, 'x')",
@@ -380,7 +381,7 @@ def test_a_sound_file_has_no_fault_and_each_kind_of_damage_is_counted(open_memor
     }
     for fault, statement in damage.items():
         db.execute(statement)
-        assert memory._store.check()[fault] == 1, fault
+        assert look_for_faults(memory)[fault] == 1, fault
 
 
 def test_a_memory_does_not_wait_behind_the_log_of_recalls(open_memory: Open) -> None:
@@ -390,7 +391,7 @@ def test_a_memory_does_not_wait_behind_the_log_of_recalls(open_memory: Open) -> 
     other.execute("BEGIN IMMEDIATE")
     memory.recall("before")  # its log waits for the other program now
     for _ in range(30):
-        assert not memory._store._write_lock.locked()
+        assert not sqlite_of(memory)._write_lock.locked()
         time.sleep(0.01)
     other.execute("ROLLBACK")
     other.close()

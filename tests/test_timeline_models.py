@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-import store
 from config import Config
 from core.types import Vectors
 from embedder import OFFLINE_E5, OFFLINE_USE, Embedder, OfflineE5, OfflineUse
@@ -249,7 +248,7 @@ def marked(remembered: Memory) -> Callable[..., list[str]]:
             assert timeline.write(entry)["embedding"] == "stored"
         timeline.mark_duplicates()
         with remembered._store.view() as view:
-            rows = store.entries_at(view, range(1, len(texts) + 1))
+            rows = view.entries.at(range(1, len(texts) + 1))
         return [row.summary for row in rows if row.expires_at]
 
     return scan

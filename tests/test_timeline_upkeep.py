@@ -7,13 +7,13 @@ import apsw
 import pytest
 
 import erase
-import store
 from admin import doctor, reembedding
 from config import Config
 from conftest import Open
 from core.errors import InvalidInput
 from crash_worker import look
 from hash_embedder import HashEmbedder
+from inside import look_for_faults
 from memory import Memory
 from serving import free_port
 from test_erase import traces
@@ -54,7 +54,7 @@ def rows_of(path: Path, table: str) -> list[int]:
 
 
 def faults(memory: Memory) -> dict[str, int]:
-    return {name: count for name, count in memory._store.check().items() if count}
+    return {name: count for name, count in look_for_faults(memory).items() if count}
 
 
 def id_of(timeline: Timeline, summary: str) -> str:
@@ -72,9 +72,9 @@ def everything(timeline: Timeline) -> list[tuple[object, ...]]:
                 row.tags,
                 row.category,
                 row.expires_at,
-                *store.segments(view, row.seq, -1, 0),
+                *view.entries.segments(row.seq, -1, 0),
             )
-            for row in store.entries_at(view, range(1, 50))
+            for row in view.entries.at(range(1, 50))
         ]
 
 
@@ -100,7 +100,7 @@ def test_a_purge_takes_all_that_is_of_a_closed_entry(memory: Memory) -> None:
     chosen = id_of(memory.timeline(), SECRET["summary"])
     memory.forget(chosen)
     assert rows_of(memory.path, "timeline") == [2, 3], "history stays until then"
-    assert memory._store.purge(moment(), never) == 1
+    assert memory._store.upkeep.purge(moment(), never) == 1
     assert [rows_of(memory.path, table) for table in OF_ENTRIES] == [[3]] * 4
     assert faults(memory) == {}
 

@@ -18,7 +18,7 @@ from config import Config
 from core.errors import InvalidInput
 from hash_embedder import HashEmbedder
 from memory import Memory
-from store import Intake, SqliteStore
+from store.sqlite.store import SqliteStore
 from transfer import exporting, importing
 from transfer import records as records_module
 
@@ -50,7 +50,7 @@ def total(done: importing.Imported, outcome: str) -> int:
 
 def faults(database: Path) -> dict[str, int]:
     with closing(SqliteStore(database)) as store:
-        return {name: count for name, count in store.check().items() if count}
+        return {name: count for name, count in store.upkeep.check()[0].items() if count}
 
 
 def lines(content: bytes) -> Lines:
@@ -263,7 +263,7 @@ def test_vectors_wait_where_the_file_changes_its_model_meanwhile(
     with closing(SqliteStore(tmp_path / "new.db")) as store:
         mark = store.adopt_model(model).mark
         for made_by, batch in ((mark, chunks[:2]), ("of another time", chunks[2:4])):
-            Intake(store, set(), made_by).put("chunk", batch)
+            store.intake(set(), made_by).put("chunk", batch)
         with store.view() as view:
             assert (view.vector_count(), view.pending_count()) == (2, 2)
 
@@ -665,7 +665,7 @@ def killed_imports(file: Path, database: Path, times: int, seed: int) -> Sequenc
         process.join()
         if database.exists() and database.stat().st_size:
             with closing(SqliteStore(database)) as store, store.view() as view:
-                assert not any(store.check().values())
+                assert not any(store.upkeep.check()[0].values())
                 counts.append(view.counts()["chunks"]["total"])
     return counts
 

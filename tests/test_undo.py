@@ -12,6 +12,7 @@ import pytest
 from conftest import Open
 from core.errors import InvalidInput, MneloError, NotFound
 from hash_embedder import HashEmbedder
+from inside import look_for_faults, sqlite_of
 from memory import Memory
 
 TABLES = {
@@ -38,7 +39,7 @@ NOTE = "Anna keeps the key of the depot in Riga"
 
 def dump(memory: Memory) -> dict[str, list[Any]]:
     """All that the file holds of memories and links, whoever wrote it when."""
-    view = memory._store._connect(reader=True)
+    view = sqlite_of(memory).connect(reader=True)
     return {
         table: sorted(view.execute(f"SELECT {columns} FROM {table}"), key=repr)  # noqa: S608
         for table, columns in TABLES.items()
@@ -50,7 +51,7 @@ def last(memory: Memory, action: str | None = None) -> int:
 
 
 def sound(memory: Memory) -> bool:
-    return not any(memory._store.check().values())
+    return not any(look_for_faults(memory).values())
 
 
 def texts(memory: Memory, query: str, **asked: Any) -> list[str]:

@@ -6,12 +6,12 @@ import threading
 import time
 from typing import Any
 
-import store
 from core import timestamps
 from core.types import milliseconds
 from index.calibration import Zeros
 from mnelo_locale import message
-from store import EntryMatrix, SqliteStore
+from store import Store
+from store.types import EntryMatrix
 from timeline import communities
 from timeline.settings import Settings
 
@@ -19,8 +19,8 @@ from timeline.settings import Settings
 class Grouping:
     """Looks for the groups of all entries, one look at a time; the last good ones stay else."""
 
-    def __init__(self, of: SqliteStore) -> None:
-        self._store = of
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._lock = threading.Lock()
         self._failed = ""
 
@@ -68,6 +68,6 @@ class Grouping:
 
     def _put(self, found: list[set[int]], told: dict[str, Any]) -> None:
         with self._store.view() as view:
-            before = store.groups(view)
+            before = view.entries.groups()
         ids = communities.stable_ids(before, found, lambda: f"group_{secrets.token_hex(4)}")
-        store.put_groups(self._store, dict(zip(ids, found, strict=True)), json.dumps(told))
+        self._store.entries.put_groups(dict(zip(ids, found, strict=True)), json.dumps(told))

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-import store
 from core import timestamps
 from embedder import OfFile
 from index.calibration import scripts
 from mnelo_locale import message
-from store import SqliteStore
+from store import Store
 from text.differences import difference, read
 from timeline.communities import edges
 from timeline.settings import Settings
@@ -40,12 +39,12 @@ class TimelineKeeper(Upkeep):
 
     def __init__(
         self,
-        of: SqliteStore,
+        store: Store,
         settings: Callable[[], tuple[Settings, list[str]]],
         steps: Steps,
     ) -> None:
-        super().__init__(of.path, "timeline")
-        self._store, self._settings, self._steps = of, settings, steps
+        super().__init__(store.job_lock("timeline"), "timeline")
+        self._store, self._settings, self._steps = store, settings, steps
         self._swept_at = float("-inf")
         self._told: list[str] = []
         self._grouped = _Grouped()
@@ -61,7 +60,7 @@ class TimelineKeeper(Upkeep):
             self._do("vectors", self._merge_all)
         if now >= self._swept_at + settings.daemon_interval:
             self._swept_at = now
-            self._do("sweep", lambda: store.close_overdue(self._store, CLIENT))
+            self._do("sweep", lambda: self._store.entries.close_overdue(CLIENT))
             if settings.dedup_enable:
                 self._do("dedup", self._steps.mark_duplicates)
         if self._grouped.is_due(now, entries):
@@ -80,7 +79,7 @@ class TimelineKeeper(Upkeep):
         """What differs whenever other groups may be found: of other entries or vectors, or so."""
         how = settings.group_k, settings.group_threshold
         with self._store.view() as view:
-            return view.model_mark(), store.entries_now(view), how
+            return view.model_mark(), view.entries.membership(), how
 
     def _merge_all(self) -> None:
         while not self._stop.is_set() and self._steps.merge(MERGED_AT_ONCE):
@@ -145,12 +144,12 @@ class Doubles:
         self._how: object = None
         self._compared: set[int] = set()
 
-    def mark(self, of: SqliteStore, model: OfFile, settings: Settings) -> int:
+    def mark(self, store: Store, model: OfFile, settings: Settings) -> int:
         """Let the newer of each two expire; how many."""
-        with of.view() as view:
+        with store.view() as view:
             if view.model_mark() != model.known.mark:
                 return 0
-            rows, vectors = store.lasting(view)
+            rows, vectors = view.entries.lasting()
         how = model.known.mark, settings.dedup_threshold
         compared = self._compared if how == self._how else set()
         known = [row[0] in compared for row in rows]
@@ -159,13 +158,13 @@ class Doubles:
         kinds = scripts([summary for _, _, summary in rows])
         near = edges(vectors, kinds, model.zeros, settings.dedup_threshold)
         pairs = (each for each in _pairs(near) if not (known[each[0]] and known[each[1]]))
-        marked = _let_expire(of, rows, pairs, timestamps.in_days(settings.default_ttl_days))
+        marked = _let_expire(store, rows, pairs, timestamps.in_days(settings.default_ttl_days))
         self._how, self._compared = how, {row[0] for row in rows}
         return marked
 
 
 def _let_expire(
-    of: SqliteStore,
+    store: Store,
     rows: Sequence[tuple[int, str, str]],
     pairs: Iterable[tuple[int, int]],
     until: str,
@@ -177,7 +176,7 @@ def _let_expire(
         if older in gone or newer in gone or difference(facts(older), facts(newer)):
             continue
         reason = message("timeline.doubles", older=rows[older][1])
-        if store.expire_entry(of, rows[newer][:2], until, reason, CLIENT):
+        if store.entries.expire(rows[newer][:2], until, reason, CLIENT):
             gone.add(newer)
     return len(gone)
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import store
 from config import Config
 from core import timestamps
 from core.errors import NotFound
@@ -24,7 +23,8 @@ from embedder import OfFile, embed
 from index.calibration import scaled
 from index.chunks import UNNAMED
 from mnelo_locale import message
-from store import EntryMatrix, EntryRow, NewEntry, SqliteStore, View
+from store import Store, View
+from store.types import EntryMatrix, EntryRow, NewEntry
 from text import words
 from text.guard import Guard
 from text.segments import cut
@@ -43,7 +43,7 @@ MOST_SHOWN = 100  # groups, or members of one, in one answer
 class Surroundings:
     """What the timeline uses of the memory whose file it shares."""
 
-    store: SqliteStore
+    store: Store
     config: Config
     guard: Guard
     client: ContextVar[str]
@@ -90,7 +90,7 @@ class Timeline:
     def settings(self) -> tuple[Settings, list[str]]:
         """The settings in force, and what is wrong in the table of them."""
         with self._store.view() as view:
-            return in_force(self._parts.config, store.config_table(view))
+            return in_force(self._parts.config, view.entries.settings_table())
 
     # -- writing --
 
@@ -99,11 +99,11 @@ class Timeline:
         read = self._contract.read("memory_write", {"data": data})["data"]
         safe = self._parts.guard.check(read, "data")
         entry = self._new_entry(safe.arguments)
-        stored = store.put_entry(self._store, entry, self._parts.client.get())
+        stored = self._store.entries.put(entry, self._parts.client.get())
         if stored.pending:
             self._parts.wake()
         with self._store.view() as view:
-            row = store.entry(view, stored.id)
+            row = view.entries.get(stored.id)
         return {
             "timeline_id": row.id,
             "status": "stored" if stored.new else "exists",
@@ -137,11 +137,11 @@ class Timeline:
         read = self._contract.read("memory_write_context", given)
         safe = self._parts.guard.check({"context_text": read["context_text"]})
         added = _segments(safe.arguments["context_text"], self.settings()[0])
-        entry, new = store.put_context(
-            self._store, read["timeline_id"], added, self._parts.client.get()
+        entry, new = self._store.entries.add_context(
+            read["timeline_id"], added, self._parts.client.get()
         )
         with self._store.view() as view:
-            count = store.entry(view, entry).segments
+            count = view.entries.get(entry).segments
         return {
             "timeline_id": entry,
             "status": "stored" if new else "exists",
@@ -173,7 +173,7 @@ class Timeline:
             cosines = matrix.vectors @ asked[0] if len(matrix.seqs) else np.zeros(0, np.float32)
             scores = scaled(cosines, zeros[matrix.scripts])
             best, most = _best(scores, matrix, least, read["top_k"])
-            rows = {row.seq: row for row in store.entries_at(view, matrix.seqs[best].tolist())}
+            rows = {row.seq: row for row in view.entries.at(matrix.seqs[best].tolist())}
         found = [(rows.get(int(matrix.seqs[at])), at) for at in best]
         results = [
             _shown(row)
@@ -190,7 +190,7 @@ class Timeline:
         ids = self._parts.by_words(query, top_k)
         with self._store.view() as view:
             seqs = [row.seq for row in view.chunks(ids, Scope())] if ids else []
-            rows = store.entries_at(view, seqs)
+            rows = view.entries.at(seqs)
         now = timestamps.now()
         there = [row for row in rows if row.expires_at is None or row.expires_at > now]
         results = [_shown(row) | {"score": None, "cosine": None} for row in there]
@@ -206,8 +206,8 @@ class Timeline:
         read = self._contract.read("memory_get_context", given)
         first = read["offset"]
         with self._store.view() as view:
-            row = store.entry(view, read["timeline_id"])
-            texts = store.segments(view, row.seq, read["limit"], first)
+            row = view.entries.get(read["timeline_id"])
+            texts = view.entries.segments(row.seq, read["limit"], first)
         return {
             "timeline_id": row.id,
             "segments": [{"index": at, "text": text} for at, text in enumerate(texts, first)],
@@ -221,17 +221,17 @@ class Timeline:
         """The groups that an entry belongs to."""
         read = self._contract.read("memory_get_groups", {"entry_id": entry_id})
         with self._store.view() as view, view.reading():
-            row, members = store.entry(view, read["entry_id"]), store.groups(view)
+            row, members = view.entries.get(read["entry_id"]), view.entries.groups()
         groups = [{"group_id": each, "members": len(members[each])} for each in row.group_ids]
         return {"entry_id": row.id, "groups": groups}
 
     def list_groups(self) -> dict[str, Any]:
         """The largest groups with their commonest tags, and how all were found."""
         with self._store.view() as view, view.reading():
-            told = store.told_of_groups(view)
-            members = store.groups(view)
+            told = view.entries.last_grouping()
+            members = view.entries.groups()
             seqs = sorted(set().union(*members.values()))
-            tags = {row.seq: row.tags for row in store.entries_at(view, seqs)}
+            tags = {row.seq: row.tags for row in view.entries.at(seqs)}
         listed = [
             {
                 "group_id": group,
@@ -246,7 +246,7 @@ class Timeline:
         """The entries of a group, oldest first; of a very large one the first, and how many."""
         read = self._contract.read("memory_get_group_members", {"group_id": group_id})
         with self._store.view() as view:
-            rows = store.entries_of_group(view, read["group_id"])
+            rows = view.entries.of_group(read["group_id"])
         if not rows:
             raise NotFound("missing.group", id=read["group_id"])
         shown = [_shown(row) for row in rows[:MOST_SHOWN]]
@@ -282,8 +282,8 @@ class Timeline:
         """What there is, which settings are in force, and what was last done to keep it."""
         settings, wrong = self.settings()
         with self._store.view() as view:
-            known, told = view.model(), store.told_of_groups(view)
-            waiting = store.unmerged_count(view, known.mark if known else "")
+            known, told = view.model(), view.entries.last_grouping()
+            waiting = view.entries.unmerged_count(known.mark if known else "")
         return {
             **self._counted(),
             "pending": waiting,
@@ -301,7 +301,7 @@ class Timeline:
 
     def _counted(self) -> dict[str, Any]:
         with self._store.view() as view:
-            return store.entry_counts(view) | {"database": str(self._store.path)}
+            return view.entries.counts() | {"database": str(self._store.path)}
 
     # -- vectors --
 
@@ -315,12 +315,12 @@ class Timeline:
             return 0
         mark, failed = model.known.mark, len(self._failed)
         with self._store.view() as view:
-            waiting = store.unmerged(view, mark, limit + failed)
+            waiting = view.entries.unmerged(mark, limit + failed)
         due = [row for row in waiting if (mark, row[0]) not in self._failed][:limit]
         made = [(seq, _embedded(model, [text, *tags])) for seq, text, tags in due]
         self._failed.update((mark, seq) for seq, vectors in made if vectors is None)
         rows = [(seq, merged(vectors)) for seq, vectors in made if vectors is not None]
-        stored = store.put_merged(self._store, rows, mark) if rows else 0
+        stored = self._store.entries.put_merged(rows, mark) if rows else 0
         return stored + len(due) - len(rows)
 
     def _vectors(
@@ -356,9 +356,9 @@ class Matrices:
 
     def current(self, view: View, mark: str) -> EntryMatrix:
         with self._lock, view.reading():
-            key = (mark, store.entries_latest(view))
+            key = (mark, view.entries.revision())
             if self._matrix is None or key != self._key:
-                self._key, self._matrix = key, store.entry_matrix(view, mark)
+                self._key, self._matrix = key, view.entries.matrix(mark)
             return self._matrix
 
 

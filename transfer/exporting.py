@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from core.errors import InvalidInput
 from core.types import Model
-from store import SCHEMA_VERSION, Inspector, export_rows, held_records
+from store.opening import inspect
 from transfer.records import FORMAT, VERSION, Told
 
 
@@ -29,15 +29,15 @@ def export(
     if to != "-" and Path(to).exists() and os.path.samefile(to, database):
         raise InvalidInput("transfer.itself", file=to)
     with (
-        closing(Inspector(database)) as store,
+        closing(inspect(database)) as store,
         store.view() as view,
         view.reading(),
         _opened(to) as out,
     ):
-        counts, model = held_records(view), view.model() if vectors else None
+        counts, model = view.records.counts(), view.model() if vectors else None
         whole = sum(counts.values())
-        out.write(_line(_header(counts, model)))
-        for kind, record in export_rows(view, vectors=vectors):
+        out.write(_line(_header(counts, store.schema_version, model)))
+        for kind, record in view.records.all(vectors=vectors):
             out.write(_line({"type": kind, **_plain(record)}))
             told(1, whole)
         return counts
@@ -48,7 +48,7 @@ def _refuse_missing(database: Path) -> None:
         raise InvalidInput("transfer.no_database", path=database)
 
 
-def _header(counts: Mapping[str, int], model: Model | None) -> dict[str, Any]:
+def _header(counts: Mapping[str, int], schema: int, model: Model | None) -> dict[str, Any]:
     """The first line; the model, where its vectors follow, with what was measured of it."""
     named = model and {
         "name": model.name,
@@ -56,7 +56,7 @@ def _header(counts: Mapping[str, int], model: Model | None) -> dict[str, Any]:
         "unrelated": model.unrelated,
         "noise": model.noise,
     }
-    header = {"type": "header", "format": FORMAT, "version": VERSION, "schema": SCHEMA_VERSION}
+    header = {"type": "header", "format": FORMAT, "version": VERSION, "schema": schema}
     return {**header, "records": dict(counts), "model": named}
 
 

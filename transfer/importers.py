@@ -14,7 +14,8 @@ from config import Config
 from core.errors import InvalidInput, MneloError, ModelError
 from memory import Memory
 from mnelo_locale import message
-from store import Inspector, SqliteStore, imported_texts, live_texts
+from store import Store
+from store.opening import inspect
 from text import words
 from transfer.formats import OWNER, Bad, Found
 from transfer.importing import looked_at, progress
@@ -131,7 +132,7 @@ _Key = tuple[int, str, str]
 class _Known:
     """What was imported before, live or not, by its source."""
 
-    def __init__(self, store: SqliteStore | None) -> None:
+    def __init__(self, store: Store | None) -> None:
         self._store = store
         self._sources: dict[str, dict[_Key, bool]] = {}
 
@@ -160,7 +161,7 @@ class _Known:
         known: dict[_Key, bool] = {}
         if self._store:
             with self._store.view() as view:
-                for content, session, at, live in imported_texts(view, source):
+                for content, session, at, live in view.records.texts_of_source(source):
                     text = hash(content)
                     known[text, session, at] = known[text, session, ""] = live
         return known
@@ -205,8 +206,8 @@ def identity_facts(config: Config) -> list[Found | Bad]:
         for pattern in patterns
     ]
     found: list[Found | Bad] = []
-    with closing(Inspector(config.database_path)) as store, store.view() as view:
-        for chunk in live_texts(view):
+    with closing(inspect(config.database_path)) as store, store.view() as view:
+        for chunk in view.records.live_texts():
             facts = {
                 (predicate, match[(match.lastindex and 1) or 0].strip())
                 for predicate, rule in rules

@@ -21,7 +21,9 @@ from config import Config
 from core.errors import InvalidInput
 from core.types import Model
 from mnelo_locale import message
-from store import Inspector, Intake, Outcome, SqliteStore
+from store import Store
+from store.opening import inspect, open_store
+from store.types import Outcome
 from text import words
 from text.guard import Guard
 from transfer.records import FORMAT, KINDS, RECORDS, VERSION, Told, Watch, guarded, read_record
@@ -133,11 +135,11 @@ def take_in(
             _look_for_absent(judged, store)
             fits = _fits(model, store)
             if dry_run or (strict and judged.problems):
-                compare = Intake(store, judged.keys).compare if store else _all_new
+                compare = store.intake(judged.keys).compare if store else _all_new
                 return _imported(_Work(source, judged, compare, told), fits, wrote=False)
-        with closing(SqliteStore.of(config)) as store:
+        with closing(open_store(config)) as store:
             mark = store.adopt_model(model).mark if model and fits else ""
-            intake = Intake(store, judged.keys, mark)
+            intake = store.intake(judged.keys, mark)
             return _imported(_Work(source, judged, intake.put, told, pause=PAUSE), fits, wrote=True)
 
 
@@ -154,12 +156,12 @@ def _imported(work: "_Work", fits: bool, *, wrote: bool) -> Imported:
 
 
 @contextmanager
-def looked_at(database: Path) -> Iterator[SqliteStore | None]:
+def looked_at(database: Path) -> Iterator[Store | None]:
     """The file as it is, without a trace; None where there is none yet."""
     if not database.exists() or not database.stat().st_size:
         yield None
         return
-    with closing(Inspector(database)) as store:
+    with closing(inspect(database)) as store:
         yield store
 
 
@@ -287,11 +289,11 @@ def _count(judged: Judged) -> None:
         judged.refuse("line", 1, message("transfer.cut_short", expected=expected, found=lines))
 
 
-def _look_for_absent(judged: Judged, store: SqliteStore | None) -> None:
+def _look_for_absent(judged: Judged, store: Store | None) -> None:
     """Find what is referred to and is neither in the export nor in the file."""
     missing = [each for each in judged.wanted if each not in judged.known]
     if store and missing:
-        missing = Intake(store, set()).absent(missing)
+        missing = store.intake(set()).absent(missing)
     judged.absent = set(missing)
     for each in missing:
         reason = message("transfer.absent", id=each)
@@ -314,7 +316,7 @@ def _model_in(header: Mapping[str, Any]) -> Model | None:
         raise InvalidInput("transfer.model") from None
 
 
-def _fits(model: Model | None, store: SqliteStore | None) -> bool:
+def _fits(model: Model | None, store: Store | None) -> bool:
     """Whether an export's vectors are of the file's model, or the file has none yet."""
     if model is None or store is None:
         return model is not None

@@ -5,12 +5,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from core import timestamps
-from store.file_check import beside
+from store import JobLock
 
 TICK_SECONDS = 0.5
 LEAVE_SECONDS = 2.0
@@ -20,12 +19,12 @@ LEAVE_SECONDS = 2.0
 class Upkeep(ABC):
     """Looks twice a second at what is due; each step tells when it was last done, or why not.
 
-    `name` is that of the lock beside the file, of the thread and of the log.
+    `lock` is for who may do it; `name` is that of the thread and of the log.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, lock: JobLock, name: str) -> None:
         self._log = logging.getLogger(f"mnelo.{name}")
-        self._lock = FileLock(beside(path, f".{name}"), thread_local=False)
+        self._lock = lock
         self._stop = threading.Event()
         self._done: dict[str, str] = {}
         self._failed: dict[str, str] = {}

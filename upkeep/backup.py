@@ -30,8 +30,9 @@ from access import address
 from config import Config
 from core import timestamps
 from core.errors import BackupError, StoreBusy, StoreError
-from store import Counts, SqliteStore, copy_file, examine_copy, held_alone
-from store.file_check import beside
+from store.files import SIDES, beside
+from store.opening import FILE_COPIES, open_store
+from store.types import Counts
 
 STAMP = "%Y%m%dT%H%M%SZ"
 BLOCK = 1 << 20  # bytes
@@ -40,7 +41,6 @@ WAIT_SECONDS = 10.0
 """How long one backup waits for another into the same folder."""
 HEALTH_SECONDS = 2.0
 LATEST = "latest"
-SIDES = ("-wal", "-journal", "-shm")
 """What SQLite puts beside a file; the last holds nothing of its own."""
 
 Stop = Callable[[], bool]
@@ -148,9 +148,9 @@ def _part(
     """A copy under a hidden name that has been read from end to end, and what it holds."""
     part = folder / f".{database.stem}-{taken.strftime(STAMP)}.db.part"
     _new_file(part).close()
-    counts = copy_file(database, part, stop)
+    counts = FILE_COPIES.copy(database, part, stop)
     _sync(part)
-    if examine_copy(part, database, stop) != counts:
+    if FILE_COPIES.examine(part, database, stop) != counts:
         raise BackupError("backup.differs", path=part)
     if not compress:
         return counts, part
@@ -257,7 +257,7 @@ def verify(file: Path) -> Counts:
     file = Path(os.path.abspath(file))
     try:
         if not _is_packed(file):
-            return examine_copy(file, file, _never)
+            return FILE_COPIES.examine(file, file, _never)
         with tempfile.TemporaryDirectory(prefix="mnelo-verify-") as folder:
             return _unpacked(file, Path(folder, "plain.db"))
     except OSError as error:
@@ -273,7 +273,7 @@ def _unpacked(file: Path, plain: Path) -> Counts:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise StoreError("store.damaged", path=file, error=error) from None
     _sync(plain)
-    return examine_copy(plain, file, _never)
+    return FILE_COPIES.examine(plain, file, _never)
 
 
 def _opened(file: Path) -> IO[bytes] | gzip.GzipFile:
@@ -308,7 +308,7 @@ def restore(file: Path, config: Config) -> Restored:
         finally:
             staged.unlink(missing_ok=True)
     # As the next start will open it; an older schema is brought up to date.
-    SqliteStore(database).close()
+    open_store(config, database).close()
     return Restored(file, counts, kept)
 
 
@@ -338,7 +338,7 @@ def _swap(staged: Path, path: Path) -> Path | None:
     """Let the staged file take the place of the old one; where that one is kept, if it was any."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    with held_alone(path) as copy:
+    with FILE_COPIES.held_alone(path) as copy:
         kept = _keep(path, copy)
         # Before the new file is there: to it, the old one's log would be a wrong one.
         for side in SIDES:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 
 from config import Config
 from core import timestamps
-from store import LARGE_LOG, SqliteStore
+from store import Store, StoredFile
 from upkeep import backup
 from upkeep.background import Upkeep
 
@@ -26,13 +26,15 @@ AGAIN_SECONDS = 600.0
 class Keeper(Upkeep):
     """Brings the log of changes into the file when nobody writes, and trims and tunes the rest."""
 
-    def __init__(self, store: SqliteStore, config: Config) -> None:
-        super().__init__(store.path, "keeper")
-        self._store = store
+    def __init__(self, store: Store, config: Config) -> None:
+        super().__init__(store.job_lock("keeper"), "keeper")
+        self._store, self._file = store, store.file
         self._idle = config.keeper_idle_seconds
         self._steps: dict[str, Callable[[], object]] = {
-            "trim": lambda: store.trim_logs(config.keeper_log_rows, config.keeper_audit_rows),
-            "optimize": store.optimize,
+            "trim": lambda: store.upkeep.trim_logs(
+                config.keeper_log_rows, config.keeper_audit_rows
+            ),
+            "optimize": store.upkeep.optimize,
         }
         self._interval = config.keeper_interval_seconds
         self._config = config
@@ -42,21 +44,33 @@ class Keeper(Upkeep):
 
     def _leave(self) -> None:
         """The file is left whole, if nobody else is using it."""
-        self._do("checkpoint", self._store.checkpoint)
+        if self._file:
+            self._do("checkpoint", self._file.checkpoint)
 
     def _tick(self, now: float) -> None:
-        if self._is_idle(now):
-            self._do("checkpoint", self._store.checkpoint)
-        elif self._quiet[0] > LARGE_LOG:
-            # Readers that never pause would let it grow without end.
-            self._do("checkpoint", lambda: self._store.checkpoint(PATIENCE_SECONDS))
+        if self._file:
+            self._keep_log_small(self._file, now)
         if now >= self._next:
             self._next = now + self._interval
             for name, step in self._steps.items():
                 if not self._stop.is_set():
                     self._do(name, step)
             self._purge_if_due(now)
-            self._back_up_if_due(now)
+            if self._file:
+                self._back_up_if_due(now)
+
+    def _keep_log_small(self, file: StoredFile, now: float) -> None:
+        if self._is_idle(file.sizes()["wal_bytes"], now):
+            self._do("checkpoint", file.checkpoint)
+        elif file.has_large_log():
+            # Readers that never pause would let it grow without end.
+            self._do("checkpoint", lambda: file.checkpoint(PATIENCE_SECONDS))
+
+    def _is_idle(self, size: int, now: float) -> bool:
+        """Whether there is something to bring into the file and nobody has written for a while."""
+        if size != self._quiet[0]:
+            self._quiet = (size, now)
+        return size > 0 and now - self._quiet[1] >= self._idle
 
     def _purge_if_due(self, now: float) -> None:
         """Purge what was closed long ago, once a day; what a stop left goes the next time."""
@@ -67,7 +81,7 @@ class Keeper(Upkeep):
     def _purge(self) -> None:
         age = timedelta(days=self._config.keeper_purge_days)
         before = timestamps.stamp(datetime.now(timezone.utc) - age)
-        self._store.purge(before, lambda: self._stop.wait(BREATH_SECONDS))
+        self._store.upkeep.purge(before, lambda: self._stop.wait(BREATH_SECONDS))
 
     def _back_up_if_due(self, now: float) -> None:
         """Make a backup where the newest one, whoever made it, is too old."""
@@ -85,10 +99,3 @@ class Keeper(Upkeep):
             keep=self._config.backup_keep,
             stop=self._stop.is_set,
         )
-
-    def _is_idle(self, now: float) -> bool:
-        """Whether there is something to bring into the file and nobody has written for a while."""
-        size = self._store.sizes()["wal_bytes"]
-        if size != self._quiet[0]:
-            self._quiet = (size, now)
-        return size > 0 and now - self._quiet[1] >= self._idle

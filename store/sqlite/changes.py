@@ -9,9 +9,7 @@ import numpy as np
 from core.errors import NotFound
 from core.types import Vectors
 from index.links import Spellings
-from store.sqlite.snapshots import Indexes
-from store.sqlite.statements import NEXT_REV, fetch_all, last_version, to_json
-from store.sqlite.view import View
+from store.sqlite.statements import MARK, NEXT_REV, fetch_all, fetch_one, last_version, to_json
 
 # --- SQL: writing ----------------------------------------------------------------------
 
@@ -52,8 +50,7 @@ class Changes:
 
         `spellings` tells what may be a name; names that are new are added."""
         self.db, self.now, self._client, self.spellings = db, now, client, spellings
-        self._view = View(db, Indexes())  # sees what this transaction has written
-        self.mark = self._view.model_mark()  # vectors of no other model are written
+        self.mark = str(fetch_one(db, MARK) or "")  # vectors of no other model are written
         self._terms = terms
         first, self.rev, *last = map(int, fetch_all(db, BEGINNING)[0])
         self._last_term, self.last_window, self.last_relation = last

@@ -4,7 +4,6 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,9 +11,11 @@ import apsw
 import sqlite_vec
 
 from core.errors import StoreBusy, StoreError
-from store.file_check import beside, may_write
+from store.files import beside
+from store.sqlite.file_check import may_write
 from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.statements import APPLICATION_ID, fetch_all, fetch_one
+from store.types import Counts
 
 PAGES_AT_ONCE = 1000  # copied before it is asked again whether to stop
 STEPS_AT_ONCE = 10_000  # of SQLite's, in the same sense
@@ -28,27 +29,16 @@ COPIED = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What a file holds: its schema, live memories and closed ones, live entities and relations."""
-
-    schema: int
-    memories: int
-    closed: int
-    entities: int
-    relations: int
-
-
-def copy_file(path: Path, target: Path, stop: Callable[[], bool]) -> Counts:
+def copy(path: Path, target: Path, stop: Callable[[], bool]) -> Counts:
     """Copy a memory as of one moment into an empty file, while others write; what it then held.
 
     Raises StoreError, also where `stop` ends it, and OSError where the disk of `target` is full.
     """
     # Never through Python's own files: closing one would take the locks of the whole process.
-    with _read_from(path), closing(_source(path)) as source, closing(_target(target)) as copy:
+    with _read_from(path), closing(_source(path)) as source, closing(_target(target)) as filled:
         source.execute("BEGIN")
         counts = _counts(source, path)
-        with copy.backup("main", source, "main") as pages:
+        with filled.backup("main", source, "main") as pages:
             while not pages.done:
                 if stop():
                     raise StoreError("backup.stopped")
@@ -56,7 +46,7 @@ def copy_file(path: Path, target: Path, stop: Callable[[], bool]) -> Counts:
         return counts
 
 
-def examine_copy(path: Path, shown: Path, stop: Callable[[], bool]) -> Counts:
+def examine(path: Path, shown: Path, stop: Callable[[], bool]) -> Counts:
     """Read a file that nobody writes to from end to end; what it holds.
 
     Raises StoreError, about the file `shown`, if anything is wrong with it.

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from core import timestamps
 from core.types import milliseconds
-from store.sqlite.statements import LIVE_CHUNK, PUT_META, fetch_all, fetch_one, is_behind, to_json
+from store.sqlite.statements import LIVE_CHUNK, fetch_all, is_behind, to_json
+from store.types import CueExtractor, CueSettings
 
 if TYPE_CHECKING:
     from index.cue_index import CueIndex, CueRow
-    from store.sqlite.store import SqliteStore
 
 
-CUES_AT_ONCE = 200  # chunks of one transaction whose cues are read, while which others wait
-CUES = "cues"
-"""Of meta: what the cues in the file depend on, see cues.Extractor.signature."""
-
-BEHIND = """
-    SELECT {0} FROM chunks
-    WHERE seq > (SELECT coalesce(max(chunk_seq), 0) FROM cue_postings)
-"""
-NEXT_TEXTS = BEHIND.format("seq, content") + " ORDER BY seq LIMIT ?"
-NEXT_UNCUED = BEHIND.format("seq") + " ORDER BY seq LIMIT ?"
-CUES_READ_BY = "SELECT value FROM meta WHERE key = 'cues'"
 CUE_NUMBERS = "SELECT q.cue, q.id FROM json_each(?) k CROSS JOIN cues q ON q.cue = k.value"
 
 # What the index in memory goes by: a change of chunks, a new row, cues that were all read again,
@@ -56,23 +42,6 @@ CHANGED_CLOSED = """
 """
 
 
-class CueReader(Protocol):
-    """Reads the cues of a text (cues.Extractor)."""
-
-    @property
-    def signature(self) -> str: ...
-
-    def __call__(self, text: str) -> list[str]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CueSettings:
-    """How memories are found by cues."""
-
-    reader: CueReader
-    pause_minutes: float
-
-
 class _Seen(NamedTuple):
     """As of when something was read: see CUES_LATEST."""
 
@@ -82,7 +51,7 @@ class _Seen(NamedTuple):
     change: int
 
 
-class HeldCues:
+class CueSnapshots:
     """The index of cues in memory, of what is live or was at one moment."""
 
     def __init__(self, settings: CueSettings) -> None:
@@ -91,64 +60,10 @@ class HeldCues:
         self._index: CueIndex | None = None
         self._seen = _Seen(0, 0, None, 0)
         self._past: tuple[str, _Seen, CueIndex] | None = None
-        self._begun = False
-        self._reading = threading.Lock()
 
-    def begin(self, store: SqliteStore) -> None:
-        """Once: drop all cues that were read in another way than the settings say now."""
-        if self._begun:
-            return
-        signature = self._settings.reader.signature
-        with store.view() as view:
-            known = fetch_one(view.db, CUES_READ_BY)
-        if known != signature:
-            with store.transaction() as db:
-                db.execute("DELETE FROM cue_postings")
-                db.execute(PUT_META, (CUES, signature, timestamps.now()))
-        self._begun = True
-
-    def index_more(self, store: SqliteStore, *, wait: bool = True) -> bool:
-        """Read and write the cues of the oldest chunks that have none; False if there is no more.
-
-        They are read before the transaction: the first Chinese text takes a second, in which
-        other writers should not wait. Without `wait` what another thread is reading is left to it.
-        """
-        if not self._reading.acquire(blocking=wait):
-            return False
-        try:
-            self.begin(store)
-            with store.view() as view:
-                texts = fetch_all(view.db, NEXT_TEXTS, (CUES_AT_ONCE,))
-            read = {seq: self._settings.reader(text) for seq, text in texts}
-            if not read:
-                return False
-            with store.transaction() as db:
-                return self._write(db, read)
-        finally:
-            self._reading.release()
-
-    def _write(self, db: apsw.Connection, read: Mapping[int, list[str]]) -> bool:
-        """Write those cues that are still the next; False where others read in another way."""
-        signature = self._settings.reader.signature
-        if (known := fetch_one(db, CUES_READ_BY)) is None:  # all were dropped
-            db.execute(PUT_META, (CUES, signature, timestamps.now()))
-        elif known != signature:
-            return False
-        behind = (row[0] for row in fetch_all(db, NEXT_UNCUED, (len(read),)))
-        due = list(takewhile(read.__contains__, behind))
-        found = dict.fromkeys(cue for seq in due for cue in read[seq])
-        numbers = cue_numbers(db, found)
-        for cue in found:
-            if cue not in numbers:
-                db.execute("INSERT INTO cues (cue) VALUES (?)", (cue,))
-                numbers[cue] = db.last_insert_rowid()
-        rows = [(seq, np.array([numbers[cue] for cue in read[seq]], "<u4")) for seq in due]
-        sql = "INSERT INTO cue_postings VALUES (?, ?)"
-        db.executemany(sql, [(seq, cues.tobytes()) for seq, cues in rows])
-        return True
-
-    def reads(self, text: str) -> list[str]:
-        return self._settings.reader(text)
+    @property
+    def extractor(self) -> CueExtractor:
+        return self._settings.extractor
 
     def current(self, db: apsw.Connection, asof: str | None) -> CueIndex:
         """The index as of the last commit of anybody, or of a moment; under its lock."""

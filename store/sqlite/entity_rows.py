@@ -16,6 +16,7 @@ from store.sqlite.statements import (
     detail_json,
     fetch_all,
     fetch_named,
+    near_names,
     quoted,
     to_json,
     trigrams_of,
@@ -203,7 +204,7 @@ class EntityRows(TextRows):
     def forget_entity(self, entity_id: str, reason: str, cascade: bool) -> tuple[int, int]:
         known = fetch_named(self.db, LATEST_ENTITY, words.identity(entity_id))
         if known is None:
-            near = ", ".join(self._view.near_names(entity_id)) or "-"
+            near = ", ".join(near_names(self.db, entity_id)) or "-"
             raise NotFound("missing.entity", id=entity_id, near=near)
         if known["valid_until"] is not None:
             return 0, 0

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -28,6 +27,7 @@ from store.sqlite.statements import (
     to_json,
 )
 from store.sqlite.writer import Writer
+from store.types import Erasing, Found
 from text import words
 
 # --- Purge and erase -------------------------------------------------------------------
@@ -43,36 +43,6 @@ ERASED = "erased"
 
 FIRST_TEXTS = 3  # that are shown of what is to be erased
 ALL_OF_THEM = -1  # no limit, for SQLite
-
-
-@dataclass(frozen=True, slots=True)
-class Erasing:
-    """What is to be erased: one memory, one entity, or all that is from a source."""
-
-    chunk: str | None = None
-    entity: str | None = None
-    source: str | None = None
-    session: str | None = None
-    with_memories: bool = False
-
-    @property
-    def kind(self) -> str:
-        return "chunk" if self.chunk else "entity" if self.entity else "source"
-
-    @property
-    def shown(self) -> str:
-        """What the audit may keep of its name: the id of a memory says nothing of it."""
-        return self.chunk or "-"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What an erasure finds: memories and their versions, entities, and how some memories begin."""
-
-    memories: int
-    versions: int
-    entities: int
-    texts: list[str]
 
 
 _OF_ENTITIES = """

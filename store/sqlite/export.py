@@ -11,9 +11,8 @@ import apsw
 from core.types import LiveText
 from store.sqlite.statements import SEGMENTS, fetch_all, read_json
 from store.sqlite.vectors import vectors_of
-from store.sqlite.view import View
 
-HELD = """
+RECORD_COUNTS = """
     SELECT (SELECT count(DISTINCT id) FROM entities), (SELECT count(*) FROM chunks),
         (SELECT count(*) FROM relations), (SELECT count(*) FROM audit)
 """
@@ -55,27 +54,56 @@ EXPORTED_AUDIT = """
 """
 
 
-def held_records(view: View) -> dict[str, int]:
-    """How many records an export of the file has, by their type."""
-    return dict(
-        zip(("entity", "chunk", "relation", "audit"), fetch_all(view.db, HELD)[0], strict=True)
-    )
+class RecordReads:
+    """Everything that one read connection can see, record by record."""
 
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
 
-def export_rows(view: View, *, vectors: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every record with its type, by ids and times; numbers of rows are only carried along."""
-    db = view.db
-    for _, versions in groupby(_tables(db, EXPORTED_ENTITIES), itemgetter("id")):
-        yield "entity", _exported_entity(db, list(versions))
-    for row in _tables(db, EXPORTED_CHUNKS):
-        beside = _exported_beside(db, row)
-        chunk = read_json(row, "metadata", "tags", "mentions") | beside
-        found = vectors_of(db, row["seq"]) if vectors else None
-        yield "chunk", chunk if found is None else chunk | {"vectors": found}
-    for row in _tables(db, EXPORTED_RELATIONS):
-        yield "relation", read_json(row, "properties", "evidence")
-    for row in _tables(db, EXPORTED_AUDIT):
-        yield "audit", read_json(row, "detail")
+    def counts(self) -> dict[str, int]:
+        """How many records an export of the file has, by their type."""
+        return dict(
+            zip(
+                ("entity", "chunk", "relation", "audit"),
+                fetch_all(self._db, RECORD_COUNTS)[0],
+                strict=True,
+            )
+        )
+
+    def all(self, *, vectors: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every record with its type, by ids and times; numbers of rows are only carried along."""
+        db = self._db
+        for _, versions in groupby(_tables(db, EXPORTED_ENTITIES), itemgetter("id")):
+            yield "entity", _exported_entity(db, list(versions))
+        for row in _tables(db, EXPORTED_CHUNKS):
+            beside = _exported_beside(db, row)
+            chunk = read_json(row, "metadata", "tags", "mentions") | beside
+            found = vectors_of(db, row["seq"]) if vectors else None
+            yield "chunk", chunk if found is None else chunk | {"vectors": found}
+        for row in _tables(db, EXPORTED_RELATIONS):
+            yield "relation", read_json(row, "properties", "evidence")
+        for row in _tables(db, EXPORTED_AUDIT):
+            yield "audit", read_json(row, "detail")
+
+    def texts_of_source(self, source: str) -> Iterator[tuple[str, str, str, bool]]:
+        """Every text of a source with its session and time, and whether it is live; that last."""
+        sql = """
+            SELECT content, session_id, timestamp, valid_until IS NULL FROM chunks
+            WHERE source = ? ORDER BY valid_until IS NULL, seq
+        """
+        for content, session_id, timestamp, live in self._db.execute(sql, (source,)):
+            yield content, session_id, timestamp, bool(live)
+
+    def live_texts(self) -> Iterator[LiveText]:
+        """Every live memory, oldest first, with the entities that it is linked with."""
+        sql = """
+            SELECT id, content, source, session_id, timestamp,
+                (SELECT json_group_array(entity_id) FROM mentions WHERE chunk_seq = seq)
+            FROM chunks WHERE valid_until IS NULL ORDER BY seq
+        """
+        for chunk_id, content, source, session_id, timestamp, entities in self._db.execute(sql):
+            known = json.loads(entities)
+            yield LiveText(chunk_id, content, source, session_id, timestamp, known)
 
 
 def _tables(db: apsw.Connection, sql: str) -> Iterator[dict[str, Any]]:
@@ -107,25 +135,3 @@ def _exported_entity(db: apsw.Connection, versions: list[dict[str, Any]]) -> dic
         for row in fetch_all(db, EXPORTED_NAMES, (entity_id,))
     ]
     return {"id": entity_id, "versions": opened, "names": names}
-
-
-def imported_texts(view: View, source: str) -> Iterator[tuple[str, str, str, bool]]:
-    """Every text of a source with its session and time, and whether it is live; that last."""
-    sql = """
-        SELECT content, session_id, timestamp, valid_until IS NULL FROM chunks
-        WHERE source = ? ORDER BY valid_until IS NULL, seq
-    """
-    for content, session_id, timestamp, live in view.db.execute(sql, (source,)):
-        yield content, session_id, timestamp, bool(live)
-
-
-def live_texts(view: View) -> Iterator[LiveText]:
-    """Every live memory, oldest first, with the entities that it is linked with."""
-    sql = """
-        SELECT id, content, source, session_id, timestamp,
-            (SELECT json_group_array(entity_id) FROM mentions WHERE chunk_seq = seq)
-        FROM chunks WHERE valid_until IS NULL ORDER BY seq
-    """
-    for chunk_id, content, source, session_id, timestamp, entities in view.db.execute(sql):
-        known = json.loads(entities)
-        yield LiveText(chunk_id, content, source, session_id, timestamp, known)

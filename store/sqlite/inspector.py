@@ -6,7 +6,7 @@ import apsw
 
 from core.errors import StoreError
 from core.types import is_chunk_id
-from store.file_check import examine, identity
+from store.sqlite.file_check import examine, identity
 from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.statements import APPLICATION_ID, PENDING, fetch_all, fetch_one
 from store.sqlite.store import SqliteStore
@@ -33,7 +33,7 @@ class Inspector(SqliteStore):
         # Else the last one out would bring in a log that somebody has left.
         self.read_only = not self._writable or (not self._mending and self.sizes()["wal_bytes"] > 0)
         self._identity = identity(self.path)
-        db = self._connect(reader=not self._mending)
+        db = self.connect(reader=not self._mending)
         try:
             self._recognise(db)
         except BaseException:
@@ -56,22 +56,20 @@ class Inspector(SqliteStore):
 
     def kinds(self) -> list[tuple[str, int]]:
         """The kinds of live entities, most frequent first, and how many there are of each."""
-        with self.view() as view:
-            return fetch_all(view.db, KINDS)
+        with self.reader() as db:
+            return fetch_all(db, KINDS)
 
     def waiting_since(self) -> str | None:
         """When the chunk was written that has waited longest for its vectors."""
         sql = PENDING.replace("count(*)", "min(id)")
-        with self.view() as view:
-            chunk_id = fetch_one(view.db, sql) or ""
+        with self.reader() as db:
+            chunk_id = fetch_one(db, sql) or ""
         return written_at(chunk_id) if is_chunk_id(chunk_id) else None
 
     def first_written(self) -> str | None:
         """When the first memory was written."""
-        with self.view() as view:
-            first: str | None = fetch_one(
-                view.db, "SELECT created_at FROM chunks ORDER BY seq LIMIT 1"
-            )
+        with self.reader() as db:
+            first: str | None = fetch_one(db, "SELECT created_at FROM chunks ORDER BY seq LIMIT 1")
             return first
 
 

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterable, Sequence, Set
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import apsw
 
 from core.types import Vectors
 from index.analysis import Indexed
+from store.sqlite.entries import PUT_ENTRY, add_context
 from store.sqlite.new_rows import NewRows
 from store.sqlite.statements import (
     CHUNK_VERSION,
@@ -19,9 +20,9 @@ from store.sqlite.statements import (
     fetch_one,
     to_json,
 )
-from store.sqlite.store import SqliteStore
-from store.sqlite.timeline import PUT_ENTRY, add_context
+from store.sqlite.transactions import Transactions
 from store.sqlite.writer import PUT_PIECES, PUT_TURN, Writer
+from store.types import Outcome
 from text import words
 
 IMPORT_CHUNK = """
@@ -120,9 +121,6 @@ SEARCHED_BESIDE = """
 """
 TAKE_PLACE = "UPDATE postings SET place = ?, rev = ? WHERE chunk_seq = ?"
 
-Outcome = Literal["new", "there", "conflict"]
-"""What becomes of a record: it is put in, it is there as it is, or it is there and says other."""
-
 _OPENED = ("kind", "name", "summary", "properties", "updated_at")
 _WRITTEN_ONCE = ("content", "source", "session_id", "timestamp", "created_at", "valid_from")
 
@@ -136,12 +134,12 @@ class Intake:
     to others is led to the new ones.
     """
 
-    def __init__(self, store: SqliteStore, listed: Set[str], made_by: str = "") -> None:
+    def __init__(self, database: Transactions, listed: Set[str], made_by: str = "") -> None:
         """`listed` are the keys of the export's entities, `made_by` the mark of its vectors' model.
 
         Vectors are kept as long as that is the file's mark; chunks without are to wait for theirs.
         """
-        self._store, self._listed, self._made_by = store, listed, made_by
+        self._database, self._listed, self._made_by = database, listed, made_by
         self._ids: dict[str, str] = {}  # entities that are spelled otherwise here
         kinds = ("chunk", "entity", "relation", "audit")
         self._numbers = {kind: dict[int, int]() for kind in kinds}
@@ -153,8 +151,8 @@ class Intake:
 
     def compare(self, kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
         """What would become of each record; nothing is written."""
-        with self._store.view() as view:
-            return [self._find(view.db, kind, each)[0] for each in records]
+        with self._database.reader() as db:
+            return [self._find(db, kind, each)[0] for each in records]
 
     def put(self, kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
         """Put in those records that are not there; what became of each."""
@@ -172,8 +170,8 @@ class Intake:
             SELECT value FROM json_each(?) WHERE value NOT IN (SELECT id FROM chunks)
             AND value NOT IN (SELECT id FROM entities)
         """
-        with self._store.view() as view:
-            return [row[0] for row in fetch_all(view.db, sql, (to_json(list(ids)),))]
+        with self._database.reader() as db:
+            return [row[0] for row in fetch_all(db, sql, (to_json(list(ids)),))]
 
     def _find(
         self, db: apsw.Connection, kind: str, record: dict[str, Any]
@@ -212,7 +210,7 @@ class Intake:
         numbers = [version["seq"] for each in records for version in each["versions"]]
         names = {name["key"] for each in records for name in each["names"]}
         terms = {term for name in names for term in words.folded_terms(name)}
-        with self._store.writing("") as writer:
+        with self._database.writing("") as writer:
             writer.look_up(words.stems(terms))
             last = int(fetch_one(writer.db, "SELECT coalesce(max(seq), 0) FROM entities"))
             new = NewRows(writer.db, _ENTITIES, keys, numbers, last)
@@ -256,7 +254,7 @@ class Intake:
 
     def _put_chunks(self, records: Sequence[dict[str, Any]]) -> list[Outcome]:
         indexed = [Indexed(each["content"]) for each in records]
-        with self._store.writing("") as writer:
+        with self._database.writing("") as writer:
             writer.look_up(term for text in indexed for term in text.terms)
             self._look_for_others(writer.db)
             places = self._put_rows(writer, records, indexed)
@@ -405,7 +403,7 @@ class Intake:
     def _put_relations(self, records: Sequence[dict[str, Any]]) -> list[Outcome]:
         shown: list[tuple[int, str]] = []
         keys = [(*(self._id(each[end]) for end in ENDS), each["relation"]) for each in records]
-        with self._store.writing("") as writer:
+        with self._database.writing("") as writer:
             db, last = writer.db, writer.last_relation
             new = NewRows(db, _RELATIONS, keys, [each["id"] for each in records], last)
             places = list(map(partial(self._put_relation, db, new), keys, records))
@@ -445,7 +443,7 @@ class Intake:
         return "new", None
 
     def _put_audits(self, records: Sequence[dict[str, Any]]) -> list[Outcome]:
-        with self._store.writing("") as writer:
+        with self._database.writing("") as writer:
             db = writer.db
             last = int(fetch_one(db, "SELECT coalesce(max(id), 0) FROM audit"))
             targets = [self._target(each) for each in records]

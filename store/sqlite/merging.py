@@ -7,8 +7,17 @@ from core.errors import InvalidInput, NotFound
 from core.types import Merge, NewEntity
 from entity_resolve import differ_by_number
 from store.sqlite.entity_rows import HOLDING_EDGES
+from store.sqlite.history import holds_undo
 from store.sqlite.relation_rows import RelationRows
-from store.sqlite.statements import ENDS, LATEST_ENTITY, fetch_all, fetch_named, fetch_one, to_json
+from store.sqlite.statements import (
+    ENDS,
+    LATEST_ENTITY,
+    fetch_all,
+    fetch_named,
+    fetch_one,
+    near_names,
+    to_json,
+)
 from text import words
 
 # --- SQL: writing ----------------------------------------------------------------------
@@ -111,7 +120,7 @@ class Merging(RelationRows):
     def known_entity(self, entity_id: str) -> dict[str, Any]:
         known = fetch_named(self.db, LATEST_ENTITY, words.identity(entity_id))
         if known is None:
-            near = ", ".join(self._view.near_names(entity_id)) or "-"
+            near = ", ".join(near_names(self.db, entity_id)) or "-"
             raise NotFound("missing.entity", id=entity_id, near=near)
         return known
 
@@ -215,11 +224,3 @@ class Merging(RelationRows):
         sql = "DELETE FROM entities WHERE seq = ? AND valid_until IS NULL RETURNING seq"
         if fetch_all(self.db, sql, (new,)):
             self.db.execute(REOPEN_ENTITY, (old,))
-
-
-# --- Undo ------------------------------------------------------------------------------
-
-
-def holds_undo(action: str, detail: dict[str, Any]) -> bool:
-    """Whether a record tells what an undo needs."""
-    return "closed" in detail if action == "merge" else bool(detail.get("rows"))

@@ -1,22 +1,19 @@
 """The vectors of another model, beside those in use until they take their place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import apsw
 import numpy as np
 
 from core.types import Model, Vectors
 from store.sqlite.statements import fetch_all, fetch_one, has_table, has_vectors
+from store.sqlite.transactions import Transactions
 from store.sqlite.vectors import make_vectors_table, model_of, record_model
+from store.types import WaitingText
 
-if TYPE_CHECKING:
-    from store.sqlite.store import SqliteStore
-
-
+BLOCK = 1024  # vectors, for which vec0 takes room at once
+ROW_BYTES = 16  # of a vector in such a block, beside its dimensions
+BESIDE_BYTES = 100  # what other tables and their indexes keep of a vector
 BLOCKS_AT_ONCE = 50  # of the old vectors, dropped in one transaction: some 100 MB
 
 # Beside the vectors in use, those of another model. `live` is that of the vector: what was closed
@@ -90,72 +87,63 @@ DROP_BLOCKS = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingText:
-    """A memory, of any time, that has no vectors of the next model yet."""
-
-    seq: int
-    hash: int
-    content: str
-    source: str
-    timestamp: str
-
-
 class NextVectors:
     """The vectors of another model, which come to be beside the file's own and then replace them.
 
     Each step is one short transaction, and any may be the last: what it left is gone on with.
     """
 
-    def __init__(self, store: SqliteStore) -> None:
-        self._store = store
+    def __init__(self, database: Transactions) -> None:
+        self._database = database
 
     # -- looking --
 
     def model(self) -> Model | None:
         """The model of vectors that were begun and do not serve yet."""
-        with self._store.view() as view:
-            return model_of(view.db, "next")
+        with self._database.reader() as db:
+            return model_of(db, "next")
 
     def left(self, *, anew: bool) -> tuple[int, int]:
         """How many texts have no vectors of the next model, and their characters in all.
 
         `anew` counts every text.
         """
-        with self._store.view() as view:
-            begun = has_table(view.db, "next_windows") and not anew
+        with self._database.reader() as db:
+            begun = has_table(db, "next_windows") and not anew
             sql = LEFT_FOR_NEXT.format(_WITHOUT_NEXT if begun else "1")
-            ((texts, characters),) = fetch_all(view.db, sql)
+            ((texts, characters),) = fetch_all(db, sql)
         return texts, characters
 
     def sample(self, most: int) -> list[WaitingText]:
         """Some texts from all over the file."""
-        with self._store.view() as view:
-            return [WaitingText(*row) for row in fetch_all(view.db, SOME_TEXTS, {"most": most})]
+        with self._database.reader() as db:
+            return [WaitingText(*row) for row in fetch_all(db, SOME_TEXTS, {"most": most})]
 
-    def free_bytes(self) -> int:
-        """What the file has room for without growing."""
-        with self._store.view() as view:
-            return int(fetch_one(view.db, FREE_BYTES))
+    def growth_bytes(self, windows: int, dim: int) -> int:
+        """About by how much so many vectors let the file grow."""
+        blocks = -(-windows // BLOCK)
+        needed = blocks * BLOCK * (4 * dim + ROW_BYTES) + windows * BESIDE_BYTES
+        with self._database.reader() as db:
+            return max(0, needed - int(fetch_one(db, FREE_BYTES)))
 
     # -- making them --
 
     def begin(self, model: Model) -> None:
         """Make room for a model's vectors; what another one's were begun is dropped."""
         self.drop()
-        with self._store.transaction() as db:
+        with self._database.transaction() as db:
             record_model(db, model, "next")
             make_vectors_table(db, "next_vectors", model.dim)
             db.execute(NEXT_TABLES.format(4 * int(model.dim)))
 
     def texts(self, after: int, most: int) -> list[WaitingText]:
         """The next texts, in the order of `seq`, that have no vectors yet."""
-        with self._store.view() as view:
-            return [WaitingText(*row) for row in fetch_all(view.db, TEXTS_FOR_NEXT, (after, most))]
+        with self._database.reader() as db:
+            return [WaitingText(*row) for row in fetch_all(db, TEXTS_FOR_NEXT, (after, most))]
 
     def put(self, rows: Sequence[tuple[WaitingText, Vectors]]) -> None:
         """Keep the vectors of some texts, but for those that were changed meanwhile."""
-        with self._store.transaction() as db:
+        with self._database.transaction() as db:
             for text, vectors in rows:
                 for part, vector in enumerate(vectors):
                     window = {"part": part, "seq": text.seq, "hash": text.hash}
@@ -165,12 +153,12 @@ class NextVectors:
 
     def mark(self) -> None:
         """Follow what was closed or opened meanwhile."""
-        with self._store.transaction() as db:
+        with self._database.transaction() as db:
             _mark_next(db)
 
     def switch(self, model: Model) -> None:
         """Let the next vectors be the file's; texts that came last wait for theirs."""
-        with self._store.transaction() as db:
+        with self._database.transaction() as db:
             _mark_next(db)
             db.execute(SWITCH_WINDOWS)
             db.execute(DROP_NEXT_TABLES)
@@ -182,7 +170,7 @@ class NextVectors:
 
     def drop(self, *, next_too: bool = True) -> None:
         """Drop the vectors that were replaced and, as a rule, those that were only begun."""
-        with self._store.transaction() as db:
+        with self._database.transaction() as db:
             if next_too:
                 if has_table(db, "next_windows"):
                     db.execute(DROP_NEXT_TABLES)
@@ -193,11 +181,11 @@ class NextVectors:
     def _drop_vectors(self, table: str) -> None:
         dropped = BLOCKS_AT_ONCE
         while dropped == BLOCKS_AT_ONCE:
-            with self._store.transaction() as db:
+            with self._database.transaction() as db:
                 if not has_table(db, table):
                     return
                 dropped = len(fetch_all(db, DROP_BLOCKS.format(table), (BLOCKS_AT_ONCE,)))
-        with self._store.transaction() as db:
+        with self._database.transaction() as db:
             db.execute(f"DROP TABLE {table}")
 
 

@@ -1,15 +1,15 @@
 """Writing relations between entities and memories."""
 
-import json
 from typing import Any
 
 from core.errors import NotFound
-from core.types import EdgeRow, NewEntity, NewRelation, is_chunk_id
+from core.types import NewEntity, NewRelation, is_chunk_id
 from store.sqlite.entity_rows import EntityRows
 from store.sqlite.statements import (
     EDGE_COLUMNS,
     SINCE_EVER,
     detail_json,
+    edge_of,
     entity_id_of,
     fetch_all,
     fetch_one,
@@ -98,12 +98,12 @@ class RelationRows(EntityRows):
             return int(known), "exists"
         if over or not found:
             return self._insert_relation(row), "stored, already over" if over else "stored"
-        same = EdgeRow(*found[0])
+        same = edge_of(found[0])
         if (
             same.weight == given.weight
             and same.valid_until == given.valid_until
             and given.valid_from in (None, same.valid_from)
-            and json.loads(same.properties_json) == given.properties
+            and same.properties == given.properties
         ):
             if row["valid_from"] < same.valid_from:
                 sql = "UPDATE relations SET valid_from = ? WHERE id = ?"

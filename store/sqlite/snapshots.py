@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import apsw
@@ -11,7 +10,7 @@ from core import timestamps
 from core.types import IndexRow, LinkedRelation, Ways
 from index.chunks import Index
 from index.links import Links, Spellings
-from store.sqlite.cue_snapshots import HeldCues
+from store.sqlite.cue_snapshots import CueSnapshots
 from store.sqlite.statements import (
     ENDS,
     LAST_CHANGE,
@@ -24,6 +23,7 @@ from store.sqlite.statements import (
     reading,
 )
 from store.sqlite.vectors import all_vectors, vectors_of
+from store.types import Snapshot
 
 RELATIONS_AT_ONCE = 20_000  # ids whose relations are read in one go: some megabytes
 
@@ -84,57 +84,41 @@ IS_LIVE = "SELECT 1 FROM entities WHERE id = ? AND valid_until IS NULL"
 # --- The index in memory ---------------------------------------------------------------
 
 
-@dataclass
-class Held:
-    """What a process has of the file in memory, under the index's lock."""
+class Snapshots:
+    """The snapshots of one file: of what is live and, once asked for, of all there ever was."""
 
-    index: Index
-    links: Links
-    change: int
-    """The last of the changes that the links know of."""
-    relation: int
-    """The last relation that they know of."""
-
-    def behind(self, rev: int, change: int, relation: int) -> bool:
-        """Whether there are later changes than those."""
-        return rev > self.index.rev or change > self.change or relation > self.relation
-
-
-class Indexes:
-    """The indexes in memory of one file: of what is live and, once asked for, of all there was."""
-
-    def __init__(self, cues: "HeldCues | None" = None) -> None:
+    def __init__(self, cues: CueSnapshots | None = None) -> None:
         self.cues = cues
         self._lock = threading.Lock()
-        self._held: dict[bool, Held] = {}
+        self._snapshots: dict[bool, Snapshot] = {}
         self._spellings: Spellings | None = None
         self._change = 0
 
-    def current(self, db: apsw.Connection, past: bool) -> Held:
-        """What is held, as of the last commit of anybody; whoever has an older one may go on."""
+    def current(self, db: apsw.Connection, past: bool) -> Snapshot:
+        """The snapshot as of the last commit of anybody; whoever has an older one may go on."""
         with self._lock:
-            held = self._held.get(past)
-            if held is None or not _refreshed(db, held):
-                held = self._held[past] = load_held(db, past)
-            return held
+            snapshot = self._snapshots.get(past)
+            if snapshot is None or not _refreshed(db, snapshot):
+                snapshot = self._snapshots[past] = load_snapshot(db, past)
+            return snapshot
 
     def spellings(self, db: apsw.Connection, *, starts: bool = False) -> Spellings:
         """Which texts are names, as of the last commit; who writes needs their beginnings, too."""
         with self._lock:
-            last, held = int(fetch_one(db, LAST_CHANGE)), self._spellings
-            if held is None or starts > held.has_starts or is_behind(db, self._change):
-                starts |= held is not None and held.has_starts
+            last, known = int(fetch_one(db, LAST_CHANGE)), self._spellings
+            if known is None or starts > known.has_starts or is_behind(db, self._change):
+                starts |= known is not None and known.has_starts
                 keys = (row[0] for row in db.execute(SPELLINGS))
-                held = self._spellings = Spellings(keys, starts=starts)
+                known = self._spellings = Spellings(keys, starts=starts)
             elif last > self._change:
                 for kind, what in fetch_all(db, CHANGES, (self._change,)):
                     if kind == "entity":
-                        held.add(row[0] for row in fetch_all(db, SPELLED, (what,)))
+                        known.add(row[0] for row in fetch_all(db, SPELLED, (what,)))
             self._change = max(self._change, last)
-            return held
+            return known
 
 
-def load_held(db: apsw.Connection, past: bool) -> Held:
+def load_snapshot(db: apsw.Connection, past: bool) -> Snapshot:
     with reading(db):
         ((rev, change, relation, mark),) = fetch_all(db, LATEST)
         rows = map(IndexRow._make, db.execute(EVERY_INDEX_ROW, {"past": past}))
@@ -144,7 +128,7 @@ def load_held(db: apsw.Connection, past: bool) -> Held:
         relations = _all_relations(db, which, relation)
         ways = Ways(relations, *(db.execute(EVERY_END[end], which) for end in ENDS))
         links = Links(db.execute(ENTITY_IDS), db.execute(EVERY_MENTION), ways)
-        return Held(index, links, change, relation)
+        return Snapshot(index, links, change, relation)
 
 
 def _all_relations(
@@ -158,21 +142,24 @@ def _all_relations(
             yield found
 
 
-def _refreshed(db: apsw.Connection, held: Held) -> bool:
+def _refreshed(db: apsw.Connection, snapshot: Snapshot) -> bool:
     """Read what was changed since; False where it is better to read everything anew."""
-    if held.index.worn() or held.links.worn():
+    if snapshot.index.worn() or snapshot.links.worn():
         return False
     ((rev, change, relation, mark),) = fetch_all(db, LATEST)
-    if mark == held.index.model and not held.behind(rev, change, relation):
+    if mark == snapshot.index.model and not snapshot.is_behind(rev, change, relation):
         return True
-    with reading(db), held.index.lock:
+    with reading(db), snapshot.index.lock:
         ((_, change, relation, mark),) = fetch_all(db, LATEST)
-        if mark != held.index.model or is_behind(db, held.change):
+        if mark != snapshot.index.model or is_behind(db, snapshot.change):
             return False
-        seqs = _refresh_index(db, held.index)
-        _refresh_links(db, held, seqs)
-        held.change, held.relation = max(held.change, change), max(held.relation, relation)
-    return not held.links.worn()
+        seqs = _refresh_index(db, snapshot.index)
+        _refresh_links(db, snapshot, seqs)
+        snapshot.change, snapshot.relation = (
+            max(snapshot.change, change),
+            max(snapshot.relation, relation),
+        )
+    return not snapshot.links.worn()
 
 
 def _refresh_index(db: apsw.Connection, index: Index) -> list[int]:
@@ -186,21 +173,21 @@ def _refresh_index(db: apsw.Connection, index: Index) -> list[int]:
     return [row.seq for row in rows]
 
 
-def _refresh_links(db: apsw.Connection, held: Held, seqs: Iterable[int]) -> None:
+def _refresh_links(db: apsw.Connection, snapshot: Snapshot, seqs: Iterable[int]) -> None:
     """Read the mentions of changed chunks, and changed entities and relations, again."""
     changed: dict[str, set[Any]] = {"chunk": set(seqs), "entity": set(), "relation": set()}
-    for kind, what in fetch_all(db, CHANGES, (held.change,)):
+    for kind, what in fetch_all(db, CHANGES, (snapshot.change,)):
         changed[kind].add(what)
     for entity_id in changed["entity"]:
-        held.links.entity(entity_id, bool(fetch_all(db, IS_LIVE, (entity_id,))))
+        snapshot.links.entity(entity_id, bool(fetch_all(db, IS_LIVE, (entity_id,))))
     for seq in changed["chunk"]:
-        held.links.mention(seq, [row[0] for row in fetch_all(db, MENTIONED, (seq,))])
-    since = {"id": held.relation, "past": held.index.past, "now": timestamps.now()}
+        snapshot.links.mention(seq, [row[0] for row in fetch_all(db, MENTIONED, (seq,))])
+    since = {"id": snapshot.relation, "past": snapshot.index.past, "now": timestamps.now()}
     rows = fetch_all(db, RELATIONS_SINCE, since)
     for relation_id in changed["relation"]:
         found = fetch_all(db, RELATION, (relation_id,))
         rows += found
         if not found:
-            held.links.drop_relation(relation_id)
+            snapshot.links.drop_relation(relation_id)
     for row in rows:
-        held.links.relation(LinkedRelation(*row))
+        snapshot.links.relation(LinkedRelation(*row))

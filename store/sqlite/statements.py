@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from core.errors import NotFound
-from core.types import Scope
+from core.types import EdgeRow, Scope
 from text import words
 
 log = logging.getLogger("mnelo")
@@ -127,6 +127,18 @@ def fetch_named(db: apsw.Connection, sql: str, key: str | int) -> dict[str, Any]
     return None
 
 
+def bound_scope(scope: Scope) -> dict[str, Any]:
+    """A scope's conditions by their names, for IN_SCOPE."""
+    return {name: getattr(scope, name) for name in Scope.__slots__}
+
+
+def edge_of(row: Sequence[Any]) -> EdgeRow:
+    """The relation that a row of EDGE_COLUMNS is."""
+    relation_id, source, target, relation, weight, properties, *rest = row
+    read = json.loads(properties) if properties != "{}" else {}
+    return EdgeRow(relation_id, source, target, relation, weight, read, *rest)
+
+
 def read_json(row: dict[str, Any], *columns: str) -> dict[str, Any]:
     """The row, with what is JSON in it read."""
     return row | {column: json.loads(row[column]) for column in columns}
@@ -154,7 +166,7 @@ def has_table(db: apsw.Connection, name: str) -> bool:
 
 def entity_id_of(db: apsw.Connection, reference: str, asof: str | None = None) -> str | None:
     """Ids come before names; a name that several entities share leads to none of them."""
-    scope = Scope(asof=asof).bound()
+    scope = bound_scope(Scope(asof=asof))
     sql = f"SELECT e.id FROM entities e WHERE e.key = :key AND {LIVE_ENTITY}"
     found = fetch_one(db, sql, scope | {"key": words.identity(reference)})
     if found is not None:
@@ -185,6 +197,21 @@ def bounds_of_prefix(text: str) -> tuple[str, str]:
 
 def trigrams_of(text: str) -> list[str]:
     return list(dict.fromkeys(text[at : at + 3] for at in range(len(text) - 2)))
+
+
+def near_names(db: apsw.Connection, reference: str, limit: int = 5) -> list[str]:
+    """Ids of live entities with a name that resembles this one, for an error's hint."""
+    wanted = trigrams_of(f" {words.fold(reference)} ")
+    if not wanted:
+        return []
+    sql = """
+        SELECT e.id, sum(instr(' ' || a.key || ' ', k.value) > 0) AS shared
+        FROM aliases a JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL,
+            json_each(?) k
+        GROUP BY e.id, a.key HAVING shared * 3 > ? ORDER BY shared DESC, e.id LIMIT ?
+    """
+    rows = fetch_all(db, sql, (json.dumps(wanted), len(wanted), limit * 4))
+    return list(dict.fromkeys(row[0] for row in rows))[:limit]
 
 
 # --- The index in memory ---------------------------------------------------------------

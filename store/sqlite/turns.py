@@ -1,19 +1,15 @@
-"""Rounds of conversations."""
+"""Rounds of conversations: chunks with a round's id, and where the person's part of them ends."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import apsw
 
 from core.types import Change, NewChunk
 from index.analysis import Indexed
 from store.sqlite.statements import fetch_all, fetch_one, to_json
-from store.sqlite.store import SqliteStore
-from store.sqlite.view import View
+from store.sqlite.transactions import Transactions
 from store.sqlite.writer import PUT_TURN
-
-# --- Cues ------------------------------------------------------------------------------
-
+from store.types import TurnRow
 
 ROUND_AGAIN = "the same round again"
 LAST_ROUND = """
@@ -51,48 +47,71 @@ TURN_SESSIONS = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRow:
-    """A round of a conversation as it is stored."""
+class TurnReads:
+    """What one read connection knows of rounds."""
 
-    seq: int
-    id: str
-    session_id: str
-    round_id: str
-    content: str
-    asked: int
-    timestamp: str
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def of_session(self, session_id: str) -> list[TurnRow]:
+        """The live rounds of a session, in the order in which they were."""
+        return [TurnRow(*row) for row in fetch_all(self._db, TURNS_OF, (session_id,))]
+
+    def at(self, seqs: Iterable[int]) -> list[TurnRow]:
+        """Those of some chunks that are live rounds, in the order given."""
+        return [TurnRow(*row) for row in fetch_all(self._db, TURNS_AT, (to_json(list(seqs)),))]
+
+    def versions(self, session_id: str, round_id: str) -> list[TurnRow]:
+        """Every version of a round, live or closed."""
+        return [TurnRow(*row) for row in fetch_all(self._db, TURN_VERSIONS, (session_id, round_id))]
+
+    def sessions(self) -> list[str]:
+        """Every session that has a live round."""
+        return [row[0] for row in fetch_all(self._db, TURN_SESSIONS)]
 
 
-# -- turns --
+class TurnWrites:
+    """Stores and forgets rounds."""
 
+    def __init__(self, database: Transactions) -> None:
+        self._database = database
 
-def put_turn(
-    store: SqliteStore, chunk: NewChunk, round_id: str | None, asked: int, client: str
-) -> str:
-    """Store a round of a conversation, by default the next of its session; its id.
+    def put(self, chunk: NewChunk, round_id: str | None, asked: int, client: str) -> str:
+        """Store a round of a conversation, by default the next of its session; its id.
 
-    The same round again closes the row that it had; without a time it keeps the one that it had,
-    and the same text again changes nothing.
-    """
-    indexed = Indexed(chunk.content)
-    with store.writing(client, undoable=round_id is not None) as writer:
-        db = writer.db
-        if round_id is None:
-            round_id = _next_round(db, chunk.session_id)
-        place = (chunk.session_id, round_id)
-        old = next((TurnRow(*row) for row in fetch_all(db, TURN_OF, place)), None)
-        if old and chunk.timestamp in (None, old.timestamp):
-            writer.replace(old.id, Change(chunk.content), indexed, ROUND_AGAIN)
-            seq = int(fetch_one(db, TURN_OF, place))
-        else:
-            if old:
-                writer.forget_chunk(old.id, ROUND_AGAIN, cascade=True)
-            seq, chunk_id, waits = writer.put_new(chunk, indexed.hash)
-            writer.write_chunks()
-            writer.complete_chunk(chunk, indexed, (seq, chunk_id, waits, True))
-        db.execute(PUT_TURN, (seq, round_id, asked))
-        return round_id
+        The same round again closes the row that it had; without a time it keeps the one that it
+        had, and the same text again changes nothing.
+        """
+        indexed = Indexed(chunk.content)
+        with self._database.writing(client, undoable=round_id is not None) as writer:
+            db = writer.db
+            if round_id is None:
+                round_id = _next_round(db, chunk.session_id)
+            place = (chunk.session_id, round_id)
+            old = next((TurnRow(*row) for row in fetch_all(db, TURN_OF, place)), None)
+            if old and chunk.timestamp in (None, old.timestamp):
+                writer.replace(old.id, Change(chunk.content), indexed, ROUND_AGAIN)
+                seq = int(fetch_one(db, TURN_OF, place))
+            else:
+                if old:
+                    writer.forget_chunk(old.id, ROUND_AGAIN, cascade=True)
+                seq, chunk_id, waits = writer.put_new(chunk, indexed.hash)
+                writer.write_chunks()
+                writer.complete_chunk(chunk, indexed, (seq, chunk_id, waits, True))
+            db.execute(PUT_TURN, (seq, round_id, asked))
+            return round_id
+
+    def close(self, rounds: Iterable[tuple[str, str]], client: str) -> int:
+        """Forget some rounds, each by its session and its own id; how many there were.
+
+        Each in a transaction of its own, so that each can be undone.
+        """
+        count = 0
+        for each in rounds:
+            with self._database.writing(client, undoable=True) as writer:
+                for _, chunk_id, *_rest in fetch_all(writer.db, TURN_OF, each):
+                    count += writer.forget_chunk(chunk_id, "deleted", cascade=True)[0]
+        return count
 
 
 def _next_round(db: apsw.Connection, session_id: str) -> str:
@@ -101,36 +120,3 @@ def _next_round(db: apsw.Connection, session_id: str) -> str:
     while fetch_all(db, TURN_OF, (session_id, str(number))):
         number += 1
     return str(number)
-
-
-def close_turns(store: SqliteStore, rounds: Iterable[tuple[str, str]], client: str) -> int:
-    """Forget some rounds, each by its session and its own id; how many there were.
-
-    Each in a transaction of its own, so that each can be undone.
-    """
-    count = 0
-    for each in rounds:
-        with store.writing(client, undoable=True) as writer:
-            for _, chunk_id, *_rest in fetch_all(writer.db, TURN_OF, each):
-                count += writer.forget_chunk(chunk_id, "deleted", cascade=True)[0]
-    return count
-
-
-def turns_of(view: View, session_id: str) -> list[TurnRow]:
-    """The live rounds of a session, in the order in which they were."""
-    return [TurnRow(*row) for row in fetch_all(view.db, TURNS_OF, (session_id,))]
-
-
-def turns_at(view: View, seqs: Iterable[int]) -> list[TurnRow]:
-    """Those of some chunks that are live rounds, in the order given."""
-    return [TurnRow(*row) for row in fetch_all(view.db, TURNS_AT, (to_json(list(seqs)),))]
-
-
-def turn_versions(view: View, session_id: str, round_id: str) -> list[TurnRow]:
-    """Every version of a round, live or closed."""
-    return [TurnRow(*row) for row in fetch_all(view.db, TURN_VERSIONS, (session_id, round_id))]
-
-
-def turn_sessions(view: View) -> list[str]:
-    """Every session that has a live round."""
-    return [row[0] for row in fetch_all(view.db, TURN_SESSIONS)]

@@ -10,8 +10,8 @@ import apsw
 from core.errors import InvalidInput, NotFound
 from index.analysis import Indexed
 from store.sqlite.changes import RowChange
-from store.sqlite.merging import holds_undo
-from store.sqlite.purge import remove_chunk, versions_of
+from store.sqlite.history import UNDONE_BY, holds_undo
+from store.sqlite.purge import remove_chunk
 from store.sqlite.statements import (
     ENDS,
     MENTIONED,
@@ -41,26 +41,11 @@ WATCHED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "chunks": (("seq",), ("valid_until", "superseded_by")),
 }
 
-_UNDONE_BY = """
-    (SELECT u.id FROM audit u WHERE u.action = 'undo' AND u.target_id = CAST(a.id AS TEXT))
-"""
-RECORD = f"SELECT a.*, {_UNDONE_BY} AS undone_by FROM audit a WHERE a.id = ?"
-RECORD_COLUMNS = (
-    *("audit_id", "at", "client", "action", "kind", "target", "reason", "detail", "undone_by"),
-)
-RECORDS = f"""
-    SELECT a.id, a.at, a.client, a.action, a.target_kind, a.target_id, a.reason, a.detail_json,
-        {_UNDONE_BY}
-    FROM audit a
-    WHERE (:ids IS NULL OR a.target_id IN (SELECT value FROM json_each(:ids)))
-    AND (:action IS NULL OR a.action = :action)
-    ORDER BY a.id DESC LIMIT :limit
-"""
-
+RECORD = f"SELECT a.*, {UNDONE_BY} AS undone_by FROM audit a WHERE a.id = ?"
 # The first later record of what is named, by kind and id or by the beginning of a noted row.
 LATER = f"""
     SELECT a.id, a.action, a.target_id, a.at FROM audit a
-    WHERE a.id > :id AND a.action <> 'undo' AND {_UNDONE_BY} IS NULL
+    WHERE a.id > :id AND a.action <> 'undo' AND {UNDONE_BY} IS NULL
     AND (
         EXISTS (
             SELECT 1 FROM json_each(:targets) t
@@ -229,22 +214,6 @@ def _row_changes(db: apsw.Connection, changeset: bytes) -> Iterator[RowChange]:
         if before or not old:
             key = [(old or new)[name] for name in keys]
             yield RowChange(each.name, key, before if old else None, after)
-
-
-def read_history(
-    db: apsw.Connection, limit: int, target: str | None, action: str | None
-) -> list[dict[str, Any]]:
-    ids = None if target is None else to_json([target, *versions_of(db, target)])
-    bound = {"ids": ids, "action": action, "limit": limit}
-    rows = fetch_all(db, RECORDS, bound)
-    return [_shown_record(dict(zip(RECORD_COLUMNS, row, strict=True))) for row in rows]
-
-
-def _shown_record(row: dict[str, Any]) -> dict[str, Any]:
-    detail = json.loads(row["detail"])
-    can_undo = row["undone_by"] is None and holds_undo(row["action"], detail)
-    shown = {key: value for key, value in detail.items() if key not in ("rows", "after")}
-    return row | {"detail": shown, "can_undo": can_undo}
 
 
 def undo_record(writer: Writer, audit_id: int) -> dict[str, Any]:

@@ -10,8 +10,11 @@ import apsw
 from core import timestamps
 from core.errors import NotFound
 from core.types import ChunkRow, EdgeRow, EntityNames, EntityRow, GraphBounds, Model, Naming, Scope
-from index.chunks import Index
-from store.sqlite.snapshots import Held, Indexes
+from store.sqlite.cues import CueReads
+from store.sqlite.entries import EntryReads
+from store.sqlite.export import RecordReads
+from store.sqlite.history import read_history
+from store.sqlite.snapshots import Snapshots
 from store.sqlite.statements import (
     EDGE_COLUMNS,
     IN_SCOPE,
@@ -22,18 +25,22 @@ from store.sqlite.statements import (
     NAMED,
     PENDING,
     TERM_NUMBERS,
+    bound_scope,
     bounds_of_prefix,
+    edge_of,
     entity_id_of,
     fetch_all,
     fetch_named,
     fetch_one,
     last_version,
+    near_names,
     quoted,
     read_json,
     reading,
-    trigrams_of,
 )
+from store.sqlite.turns import TurnReads
 from store.sqlite.vectors import model_of
+from store.types import Snapshot
 from text import words
 
 MOST_NAMES = 200  # names with a word that begins with a term, of which the closest are taken
@@ -168,8 +175,12 @@ SHOWN_ENTITY = """
 class View:
     """One read connection: what the lanes and the answers ask of the store."""
 
-    def __init__(self, db: apsw.Connection, indexes: "Indexes") -> None:
-        self.db, self.indexes = db, indexes
+    def __init__(self, db: apsw.Connection, snapshots: Snapshots) -> None:
+        self.db, self.snapshots = db, snapshots
+        self.cues = CueReads(db, snapshots.cues)
+        self.turns = TurnReads(db)
+        self.entries = EntryReads(db)
+        self.records = RecordReads(db)
 
     def reading(self) -> AbstractContextManager[None]:
         """Everything asked inside sees one moment of the file, and is asked faster."""
@@ -177,13 +188,9 @@ class View:
 
     # -- candidates --
 
-    def index(self, *, past: bool = False) -> Index:
-        """The index in memory, up to date: of live chunks, or of all there ever were."""
-        return self.indexes.current(self.db, past).index
-
-    def held(self, *, past: bool = False) -> "Held":
+    def snapshot(self, *, past: bool = False) -> Snapshot:
         """The index and the links in memory, both as of the same moment."""
-        return self.indexes.current(self.db, past)
+        return self.snapshots.current(self.db, past)
 
     def term_numbers(self, terms: Sequence[str]) -> list[int | None]:
         """The number of each term; None for one that no text ever had."""
@@ -191,10 +198,10 @@ class View:
         numbers: dict[str, int] = dict(rows)
         return [numbers.get(term) for term in terms]
 
-    def named_one_by_one(self, scope: Scope) -> set[int] | None:
+    def chunks_with_tag_and_kind(self, scope: Scope) -> set[int] | None:
         """The chunks that a scope's tag and kind allow; None where it asks for neither."""
         sets = [
-            {row[0] for row in fetch_all(self.db, sql, scope.bound())}
+            {row[0] for row in fetch_all(self.db, sql, bound_scope(scope))}
             for sql, asked in ((OF_TAG, scope.tag), (OF_KIND, scope.kind))
             if asked is not None
         ]
@@ -217,7 +224,7 @@ class View:
             for seqs in self._candidates(literal, closed, limit):
                 some, left = wanted(seqs), limit - len(found)
                 exact = len(literal) <= EXACT_PIECE
-                found += some[:left] if exact else self.holding(literal, some, left)
+                found += some[:left] if exact else self.filter_containing(literal, some, left)
                 if len(found) == limit:
                     return found
         return found
@@ -234,7 +241,7 @@ class View:
                 return
             bound |= {"after": seqs[-1], "most": 4 * bound["most"]}
 
-    def holding(self, literal: str, seqs: Sequence[int], limit: int) -> list[int]:
+    def filter_containing(self, literal: str, seqs: Sequence[int], limit: int) -> list[int]:
         """The first of some chunks whose folded text, tags or properties have `literal` in them."""
         found: list[int] = []
         for start in range(0, len(seqs), TEXTS_AT_ONCE):
@@ -244,15 +251,15 @@ class View:
                 break
         return found[:limit]
 
-    def named(self, keys: Iterable[str], scope: Scope) -> list[Naming]:
+    def entities_named(self, keys: Iterable[str], scope: Scope) -> list[Naming]:
         """The entities that one of these keys names, longest name first."""
-        names = self.indexes.spellings(self.db).among(keys)
+        names = self.snapshots.spellings(self.db).among(keys)
         if not names:
             return []
         bound = {"asof": scope.asof, "kind": scope.kind, "keys": json.dumps(names)}
         return [Naming(*row) for row in fetch_all(self.db, NAMED, bound)]
 
-    def names_like(self, parts: Iterable[str], scope: Scope) -> list[Naming]:
+    def entities_named_like(self, parts: Iterable[str], scope: Scope) -> list[Naming]:
         """The entities with a word in a name that begins with one of the parts, in their order.
 
         Of those with the same part the closest name comes first.
@@ -270,13 +277,13 @@ class View:
 
     # -- the graph --
 
-    def reached(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
+    def neighbours(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
         """The live nodes one relation away from any of some, heaviest relation first."""
         return [row[0] for row in fetch_all(self.db, REACHED, _graph(nodes, bounds))]
 
     def edges_between(self, nodes: Iterable[str], bounds: GraphBounds) -> list[EdgeRow]:
         """Every relation with both ends among some nodes, heaviest first."""
-        return [EdgeRow(*row) for row in fetch_all(self.db, BETWEEN, _graph(nodes, bounds))]
+        return [edge_of(row) for row in fetch_all(self.db, BETWEEN, _graph(nodes, bounds))]
 
     # -- rows --
 
@@ -287,7 +294,7 @@ class View:
         if scope.current:
             found = self.db.executemany(LIVE_CHUNK_BY[name], [(key,) for key in wanted])
         else:
-            bound = scope.bound()
+            bound = bound_scope(scope)
             found = self.db.executemany(
                 CHUNK_IN_SCOPE_BY[name], [bound | {"key": key} for key in wanted]
             )
@@ -304,7 +311,7 @@ class View:
 
     def entities(self, ids: Iterable[str], scope: Scope) -> dict[str, EntityRow]:
         """Those of the entities that are live, or were at `asof`, and of the scope's kind."""
-        bound = scope.bound() | {"ids": json.dumps(list(ids))}
+        bound = bound_scope(scope) | {"ids": json.dumps(list(ids))}
         return {row[0]: EntityRow(*row) for row in fetch_all(self.db, ENTITIES, bound)}
 
     def find_entity(self, reference: str, asof: str | None) -> str | None:
@@ -337,17 +344,13 @@ class View:
 
     def near_names(self, reference: str, limit: int = 5) -> list[str]:
         """Ids of live entities with a name that resembles this one, for an error's hint."""
-        wanted = trigrams_of(f" {words.fold(reference)} ")
-        if not wanted:
-            return []
-        sql = """
-            SELECT e.id, sum(instr(' ' || a.key || ' ', k.value) > 0) AS shared
-            FROM aliases a JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL,
-                json_each(?) k
-            GROUP BY e.id, a.key HAVING shared * 3 > ? ORDER BY shared DESC, e.id LIMIT ?
-        """
-        rows = fetch_all(self.db, sql, (json.dumps(wanted), len(wanted), limit * 4))
-        return list(dict.fromkeys(row[0] for row in rows))[:limit]
+        return near_names(self.db, reference, limit)
+
+    def history(self, limit: int, target: str | None, action: str | None) -> list[dict[str, Any]]:
+        """The newest records of the audit, of one target or action where that is named."""
+        return read_history(self.db, limit, target, action)
+
+    # -- vectors, and counts --
 
     def pending_count(self) -> int:
         return int(fetch_one(self.db, PENDING) or 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from core.errors import StoreError
 from mnelo_locale import message
+from store.files import beside
 
 
 def examine(path: Path) -> bool:
@@ -49,11 +50,6 @@ def _may_write(path: Path) -> bool:
 def may_write(path: Path) -> bool:
     """Whether this process may write to a file or folder; the file is not opened for it."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-def beside(path: Path, end: str) -> Path:
-    """The file whose name is that of this one with an end: `-wal`, or the keeper's lock."""
-    return path.with_name(path.name + end)
 
 
 def identity(path: Path) -> tuple[int, int] | None:

@@ -1,9 +1,15 @@
-"""The file, its one writing connection and a small pool of reading ones."""
+"""The file: its one writing connection, a small pool of reading ones, and its transactions.
+
+Reading connections are lent in sets of one a lane (a recall) or singly (everything else); the
+pools are apart, so a borrower of a set that needs a single one cannot wait for itself. All
+writing goes through `transaction`: threads of this process queue for the one connection, and
+processes for SQLite's lock.
+"""
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
@@ -11,25 +17,28 @@ from typing import Any
 import apsw
 import sqlite_vec
 
+from core import timestamps
 from core.errors import StoreBusy, StoreError
 from index.links import Spellings
-from store.file_check import examine, identity
+from store.files import beside
 from store.sqlite import migrations
-from store.sqlite.cue_snapshots import CueSettings, HeldCues
+from store.sqlite.cue_snapshots import CueSnapshots
+from store.sqlite.file_check import examine, identity
 from store.sqlite.migrations import migrate
-from store.sqlite.snapshots import Indexes
+from store.sqlite.snapshots import Snapshots
 from store.sqlite.statements import APPLICATION_ID, fetch_one
+from store.sqlite.undo import noting_changes
 from store.sqlite.view import View
+from store.sqlite.writer import Writer
+from store.types import CueSettings
 
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
 LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
+MAX_TERMS = 200_000  # whose numbers are kept in memory: some 20 MB
 
 
-# --- The store -------------------------------------------------------------------------
-
-
-class Connections:
-    """The file, its one writing connection and a small pool of reading ones."""
+class Database:
+    """An open file; what reads borrows a View, what writes is given a transaction."""
 
     def __init__(
         self,
@@ -40,7 +49,7 @@ class Connections:
         cache_mb: int = 64,
         lanes: Sequence[str] = ("vector", "graph", "meta", "entity"),
         reader_sets: int = 4,
-        cues: "CueSettings | None" = None,
+        cues: CueSettings | None = None,
     ) -> None:
         """`cues` is how memories are found by cues; without it no cue is read or written."""
         self.path = path
@@ -57,11 +66,11 @@ class Connections:
         for _ in range(reader_sets):
             self._sets.put(None)
         self._singles: LifoQueue[View] = LifoQueue()
-        self._log_db: apsw.Connection | None = None
-        self.indexes = Indexes(HeldCues(cues) if cues else None)
+        self.snapshots = Snapshots(CueSnapshots(cues) if cues else None)
         self._terms: dict[str, int] = {}  # numbers in the file, for who holds the write lock
         self._spelled: Spellings | None = None  # the names that were known with them
-        with self._explained():
+        self.after_writing: Callable[[], object] = lambda: None
+        with self.explained():
             self._db = self._open()
 
     def close(self) -> None:
@@ -73,7 +82,7 @@ class Connections:
     def _open(self) -> apsw.Connection:
         self.read_only = not examine(self.path)
         self._identity = identity(self.path)
-        db = self._connect()
+        db = self.connect()
         try:
             self._recognise(db)
             if not self.read_only:
@@ -97,7 +106,7 @@ class Connections:
         if self.read_only and version < migrations.SCHEMA_VERSION:
             raise StoreError("store.read_only", path=self.path)
 
-    def _connect(self, *, reader: bool = False) -> apsw.Connection:
+    def connect(self, *, reader: bool = False) -> apsw.Connection:
         if self.read_only:
             db = self._read_only_connection()
         else:  # never made here: a file that was deleted must not come back empty
@@ -143,7 +152,7 @@ class Connections:
     @contextmanager
     def views(self) -> Iterator[dict[str, View]]:
         """Borrow a set of reading connections, one for each lane; waits while all are lent."""
-        with self._explained():
+        with self.explained():
             views = self._sets.get()
             try:
                 if views is None:
@@ -155,7 +164,7 @@ class Connections:
     @contextmanager
     def view(self) -> Iterator[View]:
         """Borrow one reading connection; never waits, so whoever holds a set may do it."""
-        with self._explained():
+        with self.explained():
             try:
                 view = self._singles.get_nowait()
             except Empty:
@@ -165,24 +174,66 @@ class Connections:
             finally:
                 self._singles.put(view)
 
+    @contextmanager
+    def reader(self) -> Iterator[apsw.Connection]:
+        """Borrow one reading connection; never waits."""
+        with self.view() as view:
+            yield view.db
+
     def _reader(self) -> View:
-        return View(self._connect(reader=True), self.indexes)
+        return View(self.connect(reader=True), self.snapshots)
 
     @contextmanager
     def transaction(self) -> Iterator[apsw.Connection]:
         """Hold the write lock: threads queue for it here, processes for SQLite's."""
         with self._write_lock:
             try:
-                with self._begun(self._db):
+                with self.begun(self._db):
                     yield self._db
             except BaseException:
                 self._terms.clear()  # some may be in no file
                 raise
 
     @contextmanager
-    def _begun(self, db: apsw.Connection) -> Iterator[None]:
+    def writing(self, client: str, *, undoable: bool = False) -> Iterator[Writer]:
+        """A transaction of what a client asked for, with all that follows from it.
+
+        Of an undoable one the last record of the audit tells which rows it changed, and how.
+        """
+        with (
+            self.transaction() as db,
+            noting_changes(db) if undoable else nullcontext() as changes,
+        ):
+            spellings = self.snapshots.spellings(db, starts=True)
+            if spellings is not self._spelled or len(self._terms) > MAX_TERMS:
+                self._terms.clear()  # names that are read anew tell that rows were removed
+                self._spelled = spellings
+            writer = Writer(db, timestamps.now(), client, self._terms, spellings)
+            yield writer
+            writer.finish()
+            if changes is not None:
+                writer.note(changes())
+        self.after_writing()
+
+    @contextmanager
+    def write_connection(self) -> Iterator[apsw.Connection]:
+        """The writing connection, to read what it has just written; no transaction is begun."""
+        with self.explained(), self._write_lock:
+            yield self._db
+
+    @contextmanager
+    def overwriting(self) -> Iterator[None]:
+        """Let SQLite overwrite what is deleted, until VACUUM leaves nothing of it."""
+        self._db.pragma("secure_delete", True)
+        try:
+            yield
+        finally:
+            self._db.pragma("secure_delete", False)
+
+    @contextmanager
+    def begun(self, db: apsw.Connection) -> Iterator[None]:
         """A transaction that writes: commit on success, roll back on any exception."""
-        with self._explained():
+        with self.explained():
             self._refuse_to_lose()
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -201,7 +252,7 @@ class Connections:
             raise StoreError("store.replaced", path=self.path)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Say what SQLite's errors mean for the file."""
         try:
             yield
@@ -216,10 +267,10 @@ class Connections:
             raise StoreError("store.unreachable", path=self.path, error=error) from error
 
     @contextmanager
-    def _keeping(self) -> Iterator[apsw.Connection]:
+    def keeping(self) -> Iterator[apsw.Connection]:
         """A connection for upkeep, which gives way to everybody else."""
-        with self._explained():
-            db = self._connect()
+        with self.explained():
+            db = self.connect()
             db.set_busy_timeout(50)
             try:
                 yield db
@@ -229,11 +280,29 @@ class Connections:
 
     def sizes(self) -> dict[str, int]:
         """Bytes of the file and of its write-ahead log."""
-        wal = self.path.with_name(self.path.name + "-wal")
+        wal = beside(self.path, "-wal")
         return {
             "db_bytes": self.path.stat().st_size,
             "wal_bytes": wal.stat().st_size if wal.exists() else 0,
         }
+
+    def has_large_log(self) -> bool:
+        """Whether the log has grown so far that it should be brought in at once."""
+        return self.sizes()["wal_bytes"] > LARGE_LOG
+
+    def checkpoint(self, seconds: float = 0.05) -> bool:
+        """Bring the write-ahead log into the file and empty it; False while somebody uses it.
+
+        Waits that long for readers, and writers wait with it. Afterwards, until the next write,
+        the one file is the whole memory.
+        """
+        with self.keeping() as db:
+            db.set_busy_timeout(int(seconds * 1000))
+            try:
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:
+                return False
+            return True
 
 
 # --- Opening ---------------------------------------------------------------------------
