@@ -20,8 +20,8 @@ from hash_embedder import HashEmbedder
 from inside import sqlite_of
 from memory import Memory, passage
 from mnelo_client import MneloClient
-from store import NextVectors
 from store.sqlite import erase as erase_module
+from store.sqlite.next_vectors import NextVectors
 from test_purge import killed, live, sound
 
 HIDDEN = "Zanquibar ξψωφ hides the vault code 81-55-32 beneath the quillwort"

@@ -459,7 +459,7 @@ def test_pieces_are_found_where_they_stand_in_text_tags_and_properties(
     for chunk_id in ids[::7]:
         wordless.forget(chunk_id)
     scope = Scope(asof=then, source="北门") if past else Scope()
-    with wordless._store.view() as view:
+    with view_of(wordless) as view:
         for text in (*PIECES, " ".join(PIECES)):
             query = asked(view, text, scope)
             pieces = words.literals(text)
