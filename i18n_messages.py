@@ -427,6 +427,10 @@ MESSAGES: dict[str, dict[str, str]] = {
         " pip install spacy {model}",
         "zh": '[cues] extractor = "spacy" 需要 spaCy 及其英文模型：pip install spacy {model}',
     },
+    "turns.moved": {
+        "en": "{name} has moved. Write: from recall.turns import {name}",
+        "zh": "{name} 已移动。请写：from recall.turns import {name}",
+    },
     "turns.text": {
         "en": "{name} must be a text without lone surrogates.",
         "zh": "{name} 必须是不含孤立代理字符的文本。",

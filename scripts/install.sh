@@ -247,7 +247,11 @@ start_systemd() {
 
 start_service() {
     if ! manager_answers; then
-        step "no service manager answers here; start the server yourself:"
+        if [[ -n $changed && -z $dry_run ]] && server_answers 0.1; then
+            step "no service manager answers here; stop the server that runs, which has other code, and start it again:"
+        else
+            step "no service manager answers here; start the server yourself:"
+        fi
         own_command mcp_server.py --transport sse
         return
     fi

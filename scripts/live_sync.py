@@ -17,7 +17,7 @@ import stat
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -26,19 +26,11 @@ from _root import ROOT
 from core.errors import MneloError
 from mnelo_locale import message
 
-ROOMS = (
-    *("core", "access", "text", "index", "store", "recall"),
-    *("timeline", "upkeep", "transfer", "admin", "server"),
-)
-"""The folders that the server imports from."""
-
-SUFFIXES = {
-    "": (".py", ".sql", ".sh"),
-    "api": (".py",),
-    "scripts": (".py", ".sh"),
-    **dict.fromkeys(ROOMS, (".py",)),
-}
+SUFFIXES = {"": (".py", ".sql", ".sh"), "api": (".py",), "scripts": (".py", ".sh")}
 """Which files live, by their topmost folder; folders below it count as well."""
+
+IN_PACKAGES = (".py",)
+"""Which files live in a package, a topmost folder that the server imports from."""
 
 INSTALLED_ONCE = ("requirements.txt", "config.toml.example")
 """Copied by an installation only: new requirements without their packages help nobody."""
@@ -75,8 +67,7 @@ class Change:
     @property
     def needs_restart(self) -> bool:
         """Whether a running server goes on with what it has read of the old version."""
-        top = self.path.split("/")[0] if "/" in self.path else ""
-        return top in ("", *ROOMS) and self.path.endswith((".py", ".sql"))
+        return _top(self.path) not in ("api", "scripts") and self.path.endswith((".py", ".sql"))
 
 
 def shown(path: str) -> str:
@@ -87,12 +78,22 @@ def shown(path: str) -> str:
 # --- What lives ------------------------------------------------------------------------
 
 
-def lives(path: str, *, installing: bool = False) -> bool:
-    """Whether a file of the checkout has a copy at the same place in the live folder.
+def packages_in(paths: Iterable[str]) -> set[str]:
+    """The topmost folders that are packages, of those that may live.
 
-    >>> [lives(each) for each in ("memory.py", "api/mnelo_client.py", "scripts/more/a.sh")]
+    >>> sorted(packages_in(["core/__init__.py", "store/sqlite/__init__.py", "tests/__init__.py"]))
+    ['core']
+    """
+    tops = {_top(path) for path in paths if path.partition("/")[2] == "__init__.py"}
+    return {top for top in tops if lives(f"{top}/__init__.py", tops)}
+
+
+def lives(path: str, packages: Container[str], *, installing: bool = False) -> bool:
+    """Whether a file of a checkout with these packages has a copy in the live folder.
+
+    >>> [lives(each, {"core"}) for each in ("memory.py", "core/errors.py", "scripts/more/a.sh")]
     [True, True, True]
-    >>> [lives(each) for each in ("tests/test_memory.py", "README.md", "config.toml", "x/a.py")]
+    >>> [lives(each, {"core"}) for each in ("tests/test_a.py", "README.md", "x/a.py", "memory.db")]
     [False, False, False, False]
     """
     *folders, name = path.split("/")
@@ -100,17 +101,25 @@ def lives(path: str, *, installing: bool = False) -> bool:
         return installing
     if NEVER & set(folders) or any(part.startswith(".") for part in (*folders, name)):
         return False
-    top = folders[0] if folders else ""
-    return name.endswith(SUFFIXES.get(top, ())) and not name.startswith("memory.db")
+    top = _top(path)
+    suffixes = SUFFIXES.get(top, IN_PACKAGES if top in packages else ())
+    return name.endswith(suffixes) and not name.startswith("memory.db")
+
+
+def _top(path: str) -> str:
+    """The topmost folder of a path, "" for a file that is in none."""
+    return path.partition("/")[0] if "/" in path else ""
 
 
 def whole_checkout(checkout: Path) -> list[Change]:
     """Every file of the working tree that lives. Links are left out: they may lead anywhere."""
     found = []
-    for top in SUFFIXES:
+    inits = checkout.glob("*/__init__.py")
+    packages = packages_in(init.relative_to(checkout).as_posix() for init in inits)
+    for top in sorted({*SUFFIXES, *packages}):
         for file in sorted((checkout / top).glob("**/*" if top else "*")):
             path = file.relative_to(checkout).as_posix()
-            if lives(path, installing=True) and _is_plain(checkout, file):
+            if lives(path, packages, installing=True) and _is_plain(checkout, file):
                 executable = bool(file.stat().st_mode & 0o100)
                 found.append(Change(path, file.read_bytes(), _runs(path, executable)))
     return found
@@ -160,10 +169,11 @@ def touched(olds: Iterable[str | None], new: str) -> set[str]:
     return names
 
 
-def committed(names: Iterable[str], of: str) -> list[Change]:
+def committed(names: Collection[str], of: str) -> list[Change]:
     """What the live folder is to have in these places, as the commit has it."""
     tree, changes = _tree(of), []
-    for path in sorted(filter(lives, names)):
+    packages = packages_in(tree) | packages_in(names)  # also those that are gone
+    for path in sorted(name for name in names if lives(name, packages)):
         mode, blob = tree.get(path, ("", ""))
         if mode.startswith("100"):  # a file; others are links and submodules
             executable = _runs(path, mode == "100755")
@@ -202,7 +212,9 @@ class Live:
             return set()
         if not isinstance(paths, list):
             return set()
-        return {path for path in paths if isinstance(path, str) and lives(path, installing=True)}
+        named = [path for path in paths if isinstance(path, str)]
+        # Any folder may have been a package of an earlier version.
+        return {path for path in named if lives(path, {_top(path)}, installing=True)}
 
     def bring(self, changes: Sequence[Change], label: str, *, dry_run: bool) -> list[Change]:
         """Make what is not yet so, and say each file; those files."""
@@ -218,6 +230,8 @@ class Live:
             listing = self._listing(changes)
             if not dry_run and (pending or not self._is_so(listing)):
                 self._apply([*pending, listing], label)
+            if not dry_run:
+                self._sweep(change.path for change in order if change.content is None)
         except OSError as error:
             raise _failed(error) from None
         for change in pending:
@@ -256,6 +270,18 @@ class Live:
                 raise _failed(error, lost) from None
             raise
         self._prune()
+
+    def _sweep(self, gone: Iterable[str]) -> None:
+        """Drop what Python cached of modules that are gone, and the folders left empty."""
+        for folder in sorted({self._inside(path).parent for path in gone}, reverse=True):
+            cache = folder / "__pycache__"
+            with contextlib.suppress(OSError):  # a cache that stays harms nobody
+                for file in [] if cache.is_symlink() else cache.glob("*.pyc*"):
+                    if not (folder / f"{file.name.partition('.')[0]}.py").exists():
+                        file.unlink()
+            for empty in (cache, folder):
+                with contextlib.suppress(OSError):  # not empty: somebody has files there
+                    empty.rmdir()
 
     def _listing(self, changes: Sequence[Change]) -> Change:
         gone = {change.path for change in changes if change.content is None}
@@ -395,10 +421,6 @@ def remove(live_root: Path, *, dry_run: bool) -> None:
     live.bring([Change(path, None) for path in sorted(paths)], _label(), dry_run=dry_run)
     if dry_run:
         return
-    for folder in sorted({(live.root / path).parent for path in paths}, reverse=True):
-        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
-        with contextlib.suppress(OSError):  # not empty: somebody else has files there
-            folder.rmdir()
     shutil.rmtree(live.root / BACKUPS, ignore_errors=True)
     (live.root / LISTED).unlink(missing_ok=True)
 
@@ -435,7 +457,8 @@ def after(hook: str, arguments: Sequence[str]) -> int:
         return 0
     names = touched(_olds(hook), "HEAD")
     label = git("rev-parse", "--short", "HEAD").strip()
-    brought = Live(live_root).bring(committed(names, "HEAD"), label, dry_run=False)
+    live = Live(live_root)
+    brought = live.bring(committed(names | _missed(live, "HEAD"), "HEAD"), label, dry_run=False)
     if "requirements.txt" in names:
         print(message("sync.requirements"))
     if not brought:
@@ -446,6 +469,15 @@ def after(hook: str, arguments: Sequence[str]) -> int:
         command = restart_command(sys.platform, has_systemd=has_systemd)
         print(message("sync.restart", command=command))
     return _look_after(live_root)
+
+
+def _missed(live: Live, of: str) -> set[str]:
+    """Every path of a commit and of the live folder, if that was not brought each of its packages.
+
+    git runs no hook for a pull with --rebase: what the next commit changes could not run alone.
+    """
+    tree, listed = touched([None], of), live.listed()
+    return set() if packages_in(tree) <= packages_in(listed) else tree | listed
 
 
 def _live_root() -> Path:

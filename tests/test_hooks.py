@@ -269,6 +269,60 @@ def test_a_file_that_is_equal_already_is_not_touched(repository: Repository) -> 
     assert repository.backups == []
 
 
+@pytest.fixture
+def flat(repository: Repository) -> Repository:
+    """A repository whose modules lie flat beside each other, in the live folder too."""
+    repository.commit({"store.py": "old\n", "turns.py": "old\n"})
+    (repository.live / "mine.py").write_text("mine\n")
+    return repository
+
+
+PACKED: dict[str, str | None] = {
+    "store.py": None,
+    "turns.py": None,
+    "store/__init__.py": "new\n",
+    "store/sqlite/a.py": "new\n",
+    "recall/__init__.py": "new\n",
+}
+"""A commit that puts packages in the place of flat modules."""
+
+
+def _packed(repository: Repository) -> bool:
+    """Whether the live folder has the packages and, of the flat modules, only the person's own."""
+    places = ("store", "recall", "turns.py", "store.py", "mine.py")
+    found = {path: text for path, text in repository.code.items() if path.startswith(places)}
+    return found == {**{path: text for path, text in PACKED.items() if text}, "mine.py": "mine\n"}
+
+
+def test_packages_take_the_place_of_modules_and_a_restart_is_asked_for(flat: Repository) -> None:
+    (flat.live / "__pycache__").mkdir()
+    (flat.live / "__pycache__" / "turns.cpython-311.pyc").touch()
+    assert "Restart" in flat.commit(PACKED)
+    assert _packed(flat)
+    assert not (flat.live / "__pycache__").exists()
+    assert "Restart" in flat.commit({"store/sqlite/a.py": "newer\n"})
+
+
+def test_a_package_that_a_commit_takes_away_is_gone_with_its_folder(flat: Repository) -> None:
+    flat.commit(PACKED)
+    assert "Restart" in flat.commit({"store/__init__.py": None, "store/sqlite/a.py": None})
+    assert not (flat.live / "store").exists()
+
+
+def test_a_live_folder_without_the_packages_is_brought_all_of_them(flat: Repository) -> None:
+    """A pull with --rebase brought them to the checkout, and git ran no hook for it."""
+    for path, text in PACKED.items():
+        (flat.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (flat.root / path).write_text(text) if text else (flat.root / path).unlink()
+    flat.git("add", "--all")
+    flat.quietly("commit", "-m", "packages")
+    said = flat.commit({"memory.py": "version = 2\n"})
+    assert _packed(flat)
+    assert "remove turns.py" in said
+    assert flat.code["memory.py"] == "version = 2\n"
+    assert "remove" not in flat.commit({"memory.py": "version = 3\n"})
+
+
 # --- Which commits ---------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import plistlib
+import py_compile
 import re
 import shutil
 import stat
@@ -21,14 +22,28 @@ from pathlib import Path
 import pytest
 
 from checkout import ROOMS
-from config import ROOT
-from live_sync import lives
+from config import ROOT, Config
+from live_sync import lives, packages_in
+from memory import Memory
+from mnelo_client import MneloClient
 from serving import free_port
 from test_service_files import setting, words
 
 SCRIPT = ROOT / "scripts" / "install.sh"
 START_SECONDS = 30
 NOTHING: Mapping[str, str] = {}
+
+FLAT = (
+    *("address", "answers", "auth", "backup", "bridge", "calibration", "certainty"),
+    *("client_configs", "codes", "cues", "dates", "distinct", "doctor", "errors", "evidence"),
+    *("file_check", "fusion", "graph", "groups", "guard", "health", "importers", "index"),
+    *("indexing", "keeper", "lanes", "links", "matrix", "metrics", "postings", "recall_log"),
+    *("reembedding", "resources", "results", "rows", "segments", "server", "store", "timeline"),
+    *("timeline_arguments", "timeline_groups", "timeline_keeper", "timeline_scale"),
+    *("timeline_settings", "timeline_tools", "timestamps", "tools", "transfer", "transport"),
+    *("turns", "upkeep", "validation", "words"),
+)
+"""The modules that lay beside memory.py before there were packages."""
 
 FAKES = {
     "uname": 'echo "${SYSTEM:-Linux}"',
@@ -144,7 +159,7 @@ def code(folder: Path) -> dict[str, bytes]:
     return {
         name: path.read_bytes()
         for name, path in paths.items()
-        if path.is_file() and lives(name, installing=True)
+        if path.is_file() and lives(name, packages_in(paths), installing=True)
     }
 
 
@@ -345,6 +360,60 @@ def test_an_upgrade_and_an_uninstallation_keep_what_is_the_persons_own(home: Hom
         assert f"   {kept}\n" in said
 
 
+@pytest.fixture
+def flat(home: Home) -> Home:
+    """An installation of before there were packages, with a memory and a module of the person's."""
+    quick_venv(home.live)
+    kept = ("memory", "config", "mcp_server")
+    for name in (*FLAT, *kept, "mine"):
+        module = home.live / f"{name}.py"
+        module.write_text("old = True\n")
+        py_compile.compile(str(module))
+    (home.live / ".sync-files").write_text(json.dumps([f"{name}.py" for name in (*FLAT, *kept)]))
+    config = Config.load(database_path=str(home.live / "memory.db"), embedder_model="none")
+    with Memory(config=config) as memory:
+        memory.remember("The depot in Riga opens on Mondays")
+    return home
+
+
+def test_an_installation_of_flat_modules_is_upgraded_and_serves(flat: Home) -> None:
+    said = flat.install()
+    assert "remove turns.py" in said
+    assert code(flat.live) == code(ROOT) | {"mine.py": b"old = True\n"}
+    cached = {path.name.partition(".")[0] for path in flat.live.glob("__pycache__/*.pyc")}
+    assert not cached & set(FLAT)
+    assert "mine" in cached
+    token = flat.token.read_text().strip()
+    with started(flat) as url, MneloClient(url + "/sse", token=token) as client:
+        (hit,) = client.recall("when does Riga open?")
+        assert hit["content"] == "The depot in Riga opens on Mondays"
+    before = listing(flat.live)
+    flat.install()
+    assert listing(flat.live) == before
+
+
+def test_no_flat_module_can_be_imported_after_an_upgrade(flat: Home) -> None:
+    flat.install()
+    script = """
+import importlib.util, sys
+for name in sys.argv[1:]:
+    spec = importlib.util.find_spec(name)
+    print(name, "package" if spec and spec.submodule_search_locations else spec)
+"""
+    python = flat.live / ".venv" / "bin" / "python"
+    done = subprocess.run(
+        [python, "-c", script, *FLAT],
+        cwd=flat.live,
+        env=flat.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rooms = {room.name for room in ROOMS}
+    wanted = [f"{name} {'package' if name in rooms else None}" for name in FLAT]
+    assert done.stdout.splitlines() == wanted
+
+
 def test_another_program_called_mn_stays(installed: tuple[Home, str]) -> None:
     home, _ = installed
     mn = home.path / ".local" / "bin" / "mn"
@@ -448,6 +517,11 @@ def managed(home: Home, served: tuple[Home, str]) -> Home:
     home.env["MNELO_MEMORY_SERVER_PORT"] = served[0].env["MNELO_MEMORY_SERVER_PORT"]
     quick_venv(home.live)
     return home
+
+
+def test_without_a_manager_a_server_with_older_code_is_to_be_started_again(managed: Home) -> None:
+    assert "stop the server that runs" in managed.install()
+    assert "start the server yourself" in managed.install()
 
 
 def test_launchd_loads_restarts_and_lets_go_of_the_service_as_needed(managed: Home) -> None:

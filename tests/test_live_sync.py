@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 import live_sync
+from checkout import CODE
 from config import ROOT
 from live_sync import Change, Live, SyncFailed, lives, whole_checkout
+
+PACKAGES = {"core"}
 
 
 @pytest.fixture
@@ -36,10 +39,12 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
         "api/b/c.py",
         "scripts/a.sh",
         "scripts/b/c.py",
+        "core/a.py",
+        "core/b/c.py",
     ],
 )
 def test_code_lives(path: str) -> None:
-    assert lives(path)
+    assert lives(path, PACKAGES)
 
 
 @pytest.mark.parametrize(
@@ -56,26 +61,45 @@ def test_code_lives(path: str) -> None:
         ),
         *(".a.py", ".githooks/a.sh", ".venv/a.py", "scripts/.a/b.py", "api/.a.py"),
         *("api/a.sh", "api/a.sql", "scripts/a.sql", "other/a.py", "a.txt", "py", "scripts/py"),
+        *("core/a.sql", "core/a.sh", "core/tests/a.py", "core/.a.py", "other/core/a.py"),
     ],
 )
 def test_data_settings_documents_and_tests_do_not_live(path: str) -> None:
-    assert not lives(path)
-    assert not lives(path, installing=True)
+    assert not lives(path, PACKAGES)
+    assert not lives(path, PACKAGES, installing=True)
 
 
 def test_requirements_and_the_example_of_settings_come_with_an_installation_only() -> None:
     for path in ("requirements.txt", "config.toml.example"):
-        assert lives(path, installing=True)
-        assert not lives(path)
+        assert lives(path, PACKAGES, installing=True)
+        assert not lives(path, PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("path", "restarts"),
+    [
+        *(("memory.py", True), ("schema.sql", True), ("core/a.py", True), ("core/b/c.py", True)),
+        *(("scripts/a.py", False), ("api/a.py", False), ("a.sh", False)),
+    ],
+)
+def test_a_restart_is_needed_for_what_the_server_has_read(path: str, restarts: bool) -> None:
+    assert Change(path, b"new").needs_restart is restarts
+    assert Change(path, None).needs_restart is restarts
 
 
 def test_the_whole_checkout_is_every_module_and_script_there_is() -> None:
     paths = {change.path for change in whole_checkout(ROOT)}
-    modules = {path.name for path in ROOT.glob("*.py")}
-    scripts = {f"scripts/{path.name}" for path in (ROOT / "scripts").glob("*.[ps][yh]")}
-    more = {"api/mnelo_client.py", "schema.sql", "requirements.txt", "config.toml.example"}
-    assert modules | scripts | more <= paths
-    assert not [path for path in paths if "test" in path or path.endswith(".md")]
+    shell = {f"scripts/{path.name}" for path in (ROOT / "scripts").glob("*.sh")}
+    more = {"schema.sql", "requirements.txt", "config.toml.example"}
+    assert paths == {path.relative_to(ROOT).as_posix() for path in CODE} | shell | more
+
+
+def test_a_folder_that_is_a_package_lives_and_one_that_is_none_does_not(tmp_path: Path) -> None:
+    for path in ("shelf/__init__.py", "shelf/deep/a.py", "loose/a.py", "tests/__init__.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    found = [change.path for change in whole_checkout(tmp_path)]
+    assert found == ["shelf/__init__.py", "shelf/deep/a.py"]
 
 
 def test_links_and_folders_of_a_checkout_are_left_out(tmp_path: Path) -> None:
@@ -166,6 +190,107 @@ def test_a_damaged_list_removes_nothing_that_does_not_live(
         assert live_sync.main(["--all", str(live.root)]) == 0
         assert (live.root / "memory.db").read_text() == "precious"
         assert (tmp_path / "outside.py").read_text() == "mine"
+
+
+# --- A copy with other modules than the checkout ---------------------------------------
+
+
+FLAT = {"memory.py": "old", "turns.py": "old", "store.py": "old", "mine.py": "mine"}
+CACHES = ("memory.cpython-311.pyc", "turns.cpython-311.pyc", "store.cpython-311.opt-1.pyc")
+PACKED = {"memory.py": "new", "store/__init__.py": "new", "store/sqlite/a.py": "new"}
+
+
+@pytest.fixture
+def upgraded(live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
+    """A copy of flat modules that were run, and a checkout that has packages in their place."""
+    checkout = tmp_path / "checkout"
+    monkeypatch.setattr(live_sync, "ROOT", checkout)
+    for folder, files in ((live.root, FLAT), (checkout, PACKED)):
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+    (live.root / "__pycache__").mkdir()
+    for name in (*CACHES, "mine.cpython-311.pyc"):
+        (live.root / "__pycache__" / name).touch()
+    listed = [path for path in FLAT if path != "mine.py"]
+    (live.root / ".sync-files").write_text(json.dumps(listed))
+    return live
+
+
+def files(live: Live) -> dict[str, str]:
+    """The code of the live folder, without caches and backups."""
+    code = {path.relative_to(live.root): path for path in live.root.rglob("*.py")}
+    return {
+        str(name): path.read_text() for name, path in code.items() if name.parts[0][0] not in "._"
+    }
+
+
+def cached(live: Live) -> set[str]:
+    return {path.name for path in live.root.rglob("*.pyc")}
+
+
+def test_an_upgrade_leaves_nothing_of_modules_that_became_packages(upgraded: Live) -> None:
+    assert live_sync.main(["--all", str(upgraded.root)]) == 0
+    assert files(upgraded) == {**PACKED, "mine.py": "mine"}
+    assert cached(upgraded) == {"memory.cpython-311.pyc", "mine.cpython-311.pyc"}
+    (backup,) = (upgraded.root / ".sync-backups").iterdir()
+    assert {path.name for path in backup.iterdir()} == set(FLAT) - {"mine.py"}
+
+
+def test_a_package_that_leaves_the_checkout_leaves_with_its_caches(
+    upgraded: Live, tmp_path: Path
+) -> None:
+    assert live_sync.main(["--all", str(upgraded.root)]) == 0
+    (upgraded.root / "store" / "__pycache__").mkdir()
+    (upgraded.root / "store" / "__pycache__" / "__init__.cpython-311.pyc").touch()
+    (tmp_path / "checkout" / "store").rename(tmp_path / "checkout" / "shelf")
+    assert live_sync.main(["--all", str(upgraded.root)]) == 0
+    assert not (upgraded.root / "store").exists()
+    assert "shelf/sqlite/a.py" in files(upgraded)
+    assert live_sync.main(["--remove", str(upgraded.root)]) == 0
+    assert files(upgraded) == {"mine.py": "mine"}
+    assert cached(upgraded) == {"mine.cpython-311.pyc"}
+
+
+def test_an_upgrade_that_fails_is_put_back(upgraded: Live) -> None:
+    (upgraded.root / "store").write_text("a file where a folder must be")
+    before = listing(upgraded.root)
+    assert live_sync.main(["--all", str(upgraded.root)]) == 1
+    assert listing(upgraded.root) == before
+
+
+def test_an_upgrade_that_is_interrupted_is_put_back(
+    upgraded: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = listing(upgraded.root)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        live_sync.main(["--all", str(upgraded.root)])
+    assert listing(upgraded.root) == before
+
+
+def test_an_upgrade_that_was_killed_is_completed_by_the_next(upgraded: Live) -> None:
+    """The list of what was brought is written last, so it still names what has to go."""
+    (upgraded.root / "store.py").unlink()
+    (upgraded.root / "store").mkdir()
+    (upgraded.root / "store" / "__init__.py").write_text("new")
+    assert live_sync.main(["--all", str(upgraded.root)]) == 0
+    assert files(upgraded) == {**PACKED, "mine.py": "mine"}
+    assert "turns.cpython-311.pyc" not in cached(upgraded)
+
+
+def test_caches_are_not_looked_for_where_a_link_leads_out(upgraded: Live, tmp_path: Path) -> None:
+    (upgraded.root / "__pycache__").rename(tmp_path / "outside")
+    (upgraded.root / "__pycache__").symlink_to(tmp_path / "outside")
+    assert live_sync.main(["--all", str(upgraded.root)]) == 0
+    assert len(list((tmp_path / "outside").iterdir())) == len(FLAT)
+
+
+# --- All or nothing --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", ["folder", "file for a folder"])

@@ -1,6 +1,7 @@
 """Rounds of conversations by cues, and the tree of files that they may be edited in."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -234,6 +235,24 @@ print([name for name in ("mcp", "embedder", "fastembed", "jieba", "memory") if n
         check=True,
     )
     assert done.stdout == "[]\n[]\n"
+
+
+@pytest.mark.parametrize(("language", "moved"), [("en", "has moved"), ("zh", "已移动")])
+def test_a_program_that_imports_it_from_its_old_place_is_told_the_new_one(
+    language: str, moved: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from turns import TurnMemory"],
+        cwd=ROOT,
+        env=os.environ | {"MNELO_MEMORY_LANG": language, "PYTHONUTF8": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 1
+    assert moved in done.stderr
+    assert done.stderr.endswith("from recall.turns import TurnMemory\n")
+    assert done.stderr.count("\n") == 1
 
 
 # --- The tree --------------------------------------------------------------------------
