@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from conftest import Open
 from core.errors import StoreBusy
 from core.types import NewChunk
 from crash_worker import look, open_file
 from index.analysis import Indexed
+from memories import Open
 from memory import Memory
 from mnelo_client import MneloClient, MneloError
 from serving import Served, processes, serving
