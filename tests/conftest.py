@@ -15,14 +15,13 @@ from hypothesis import settings
 
 from config import ROOT, Config
 from hash_embedder import HashEmbedder
+from memories import Open
 from memory import Memory
 from serving import environment
 
 # The same examples in every run: a change is judged by what it changed.
 settings.register_profile("suite", max_examples=100, derandomize=True, database=None, deadline=None)
 settings.register_profile("long", settings.get_profile("suite"), max_examples=400)
-
-Open = Callable[..., Memory]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,7 +72,8 @@ def soaking(
     except FileExistsError:
         yield folder / "verdict.json"
         return
-    command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--rate", "2", "--nice", "10"]
+    program = str(ROOT / "tests" / "support" / "soak.py")
+    command = [sys.executable, program, "--rate", "2", "--nice", "10"]
     with (folder / "verdict.json").open("wb") as verdict:
         process = subprocess.Popen(
             [*command, "--folder", str(folder)],

@@ -473,7 +473,7 @@ def test_the_list_of_tools_is_one_that_every_client_can_read(server: Served) -> 
 
 def test_the_fixtures_of_the_official_suite_stand_beside_the_tools(tmp_path: Path) -> None:
     """docs/TESTING.md says how to run the suite against them."""
-    fixtures = str(ROOT / "tests" / "conformance_fixtures.py")
+    fixtures = str(ROOT / "tests" / "support" / "conformance_fixtures.py")
     with serving(tmp_path, program=[fixtures]) as served:
         names = [tool["name"] for tool in result(served, rpc("tools/list"))["tools"]]
         ours = done(served, "memory_remember", content="stored beside the fixtures")

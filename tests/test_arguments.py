@@ -1,5 +1,5 @@
 """Every argument of every tool with every wrong value, through Memory and over MCP: one line that
-names it, nothing stored, and the next call works. The values are those of test_validation.py."""
+names it, nothing stored, and the next call works. The values are those of argument_table.py."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
-import test_validation as table
+import argument_table as table
 from config import Config
 from core.errors import InvalidInput, MneloError
 from memory import Memory
@@ -19,7 +19,7 @@ from server import tools
 from server.tools import build_server
 
 MOST_OF_ONE = 12
-"""Wrong values that are tried of each argument here; test_validation.py tries them all."""
+"""Wrong values that are tried of each argument here; access/test_validation.py tries them all."""
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def runs_here(command: str) -> bool:
 
 
 def adapted(command: str) -> str:
-    """The same at a size for tests; installing for real is tested in test_install.py."""
+    """The same at a size for tests; installing for real is tested in scripts/test_install.py."""
     if "scripts/install.sh" in command:
         return command if "--dry-run" in command else f"{command} --dry-run"
     return command.replace("--chunks 10000 --queries 100", "--chunks 100 --queries 10")

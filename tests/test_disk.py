@@ -10,10 +10,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from conftest import Open
 from core.errors import StoreError
 from hash_embedder import HashEmbedder
 from inside import look_for_faults, sqlite_of
+from memories import Open
 from memory import Memory
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions are another matter")

@@ -13,11 +13,11 @@ import apsw
 import pytest
 
 from config import Config
-from conftest import Open
 from core.errors import InvalidInput, NotFound
 from core.results import Lane
 from core.types import Scope, Vectors
 from hash_embedder import HashEmbedder
+from memories import Open
 from memory import ALONE, Memory
 from recall.query import Query, Ranking
 from store.sqlite.view import View

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import embedder
 import tiny_model
-from config import Config
+from config import ROOT, Config
 from core.errors import ModelError
 from core.types import Vectors
 from embedder import (
@@ -50,7 +50,6 @@ from embedder import (
 )
 from hash_embedder import HashEmbedder
 
-ROOT = Path(__file__).resolve().parent.parent
 REPO = "Qdrant/bge-small-zh-v1.5"
 OFFLINE = {"HF_HUB_OFFLINE": "1"}
 REFUSES = {"HF_ENDPOINT": "http://127.0.0.1:9"}
@@ -480,7 +479,7 @@ def serve() -> Iterator[Callable[[type[http.server.BaseHTTPRequestHandler]], str
 def run_load(env: dict[str, str]) -> str:
     """The model that a fresh process loads; fastembed reads its variables at its import."""
     code = (
-        "from embedder import load; from config import Config\n"
+        "from embedder import load; from config import ROOT, Config\n"
         "model = load(Config.load(), None)\n"
         "print(model.name, model.dim, type(model).__name__)"
     )

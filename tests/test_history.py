@@ -8,10 +8,10 @@ from typing import Any
 import apsw
 import pytest
 
-from conftest import Open
 from core import timestamps
 from core.errors import InvalidInput
 from hash_embedder import HashEmbedder
+from memories import Open
 from memory import Memory
 
 LANES = ("vector_only", "meta_only", "entity_only", "graph_only", "rrf")

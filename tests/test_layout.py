@@ -13,7 +13,7 @@ from checkout import CODE, FLAT, ROOMS
 from config import ROOT
 
 TOP = {path.stem for path in CODE if path.parent in FLAT} | {room.name for room in ROOMS}
-HELPERS = sorted(path for path in (ROOT / "tests").glob("*.py") if not path.stem.startswith("test"))
+HELPERS = sorted((ROOT / "tests" / "support").glob("*.py"))
 SCRIPTS = sorted((ROOT / "scripts").glob("[!_]*.py"))
 
 SQL = re.compile(
@@ -67,14 +67,23 @@ def test_no_module_hides_a_library() -> None:
 
 
 def test_no_two_modules_have_the_same_name() -> None:
-    names = [path.stem for path in [*CODE, *HELPERS] if path.parent in (*FLAT, ROOT / "tests")]
+    names = [path.stem for path in [*CODE, *HELPERS] if path in HELPERS or path.parent in FLAT]
     names += [room.name for room in ROOMS]
     assert len(names) == len(set(names))
 
 
 def test_neither_the_root_nor_what_is_run_is_a_package() -> None:
     faces = {path.parent for path in CODE if path.name == "__init__.py"}
-    assert not faces & {ROOT, ROOT / "api", ROOT / "scripts", ROOT / "tests"}
+    assert not faces & {ROOT, ROOT / "api", ROOT / "scripts"}
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_the_test_of_a_module_lies_where_the_module_does() -> None:
+    """That of store/sqlite/undo.py is tests/store/test_undo.py; those of the whole lie above."""
+    code = [path.relative_to(ROOT) for path in [*CODE, *(ROOT / "scripts").glob("*.sh")]]
+    modules = {(path.parts[0], path.stem) for path in code}
+    tests = (ROOT / "tests").glob("*/test_*.py")
+    assert {(path.parent.name, path.stem.removeprefix("test_")) for path in tests} <= modules
 
 
 # The plain design is what the benchmark measures beside: its SQL is meant to be plain.

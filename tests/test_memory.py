@@ -10,10 +10,10 @@ from typing import Any
 import apsw
 import pytest
 
-from conftest import Open
 from core.errors import InvalidInput, MneloError, NotFound
 from crash_worker import look
 from hash_embedder import Failing, HashEmbedder
+from memories import Open
 from memory import CLIENT, Memory
 from recall import hits as hits_module
 

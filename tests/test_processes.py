@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from conftest import Open
 from core.errors import StoreBusy
 from core.types import NewChunk
 from crash_worker import look, open_file
 from index.analysis import Indexed
 from inside import look_for_faults, sqlite_of
+from memories import Open
 from memory import Memory
 from mnelo_client import MneloClient, MneloError
 from serving import Served, processes, serving

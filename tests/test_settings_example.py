@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from access import auth
-from config import SETTINGS, Config
+from config import ROOT, SETTINGS, Config
 from embedder import cache_folder
 
 if sys.version_info >= (3, 11):
@@ -16,7 +16,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-EXAMPLE = (Path(__file__).resolve().parent.parent / "config.toml.example").read_text("utf-8")
+EXAMPLE = (ROOT / "config.toml.example").read_text("utf-8")
 LINE = re.compile(r"^#(?=[a-z_]+ = )", re.MULTILINE)
 """A setting that is commented out; what is said about it has a space after its sign."""
 

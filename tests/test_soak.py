@@ -35,7 +35,7 @@ def test_a_minute_of_mixed_load_leaves_a_server_as_large_and_as_right_as_before(
 def test_half_an_hour_of_mixed_load_leaves_a_server_as_large_and_as_right_as_before(
     tmp_path: Path, show: Callable[[object], None]
 ) -> None:
-    command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--minutes", "30"]
+    command = [sys.executable, str(ROOT / "tests" / "support" / "soak.py"), "--minutes", "30"]
     done = subprocess.run(
         [*command, "--folder", str(tmp_path)],
         env=environment(tmp_path, {}),

@@ -1,0 +1,144 @@
+"""Upkeep: the file is whole when nobody writes, the logs are bounded, and one process does it."""
+
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import apsw
+import pytest
+
+from hash_embedder import HashEmbedder
+from inside import sqlite_of
+from memories import Open
+from memory import Memory
+from moments import eventually
+from store.sqlite import database
+
+
+def wal_bytes(memory: Memory) -> int:
+    return int(sqlite_of(memory).sizes()["wal_bytes"])
+
+
+def test_a_plain_copy_is_complete_once_nobody_has_written_for_a_while(
+    open_memory: Open, tmp_path: Path
+) -> None:
+    memory = open_memory(model=HashEmbedder(), keeper_idle_seconds=0.2)
+    memory.keep()
+    for number in range(50):
+        memory.remember(f"note {number}", entities=["team"])
+    assert wal_bytes(memory) > 0
+    assert eventually(lambda: wal_bytes(memory) == 0)
+    copy = tmp_path / "copy" / "memory.db"
+    copy.parent.mkdir()
+    shutil.copyfile(memory.path, copy)
+    assert eventually(lambda: "checkpoint" in memory.stats()["upkeep"])
+    restored = open_memory(model=HashEmbedder(), path=copy)
+    assert restored.stats()["chunks"]["active"] == restored.stats()["vectors"] == 50
+
+
+def test_the_log_goes_into_the_file_when_it_stops(open_memory: Open, tmp_path: Path) -> None:
+    memory = open_memory(keeper_idle_seconds=3600)
+    memory.keep()
+    beside = open_memory()  # a second user, so that closing alone would leave the log
+    memory.remember("the last word")
+    memory.close()
+    assert wal_bytes(beside) == 0
+
+
+def test_logs_keep_to_their_bounds(open_memory: Open, tmp_path: Path) -> None:
+    memory = open_memory(keeper_interval_seconds=1, keeper_log_rows=5, keeper_audit_rows=7)
+    for number in range(30):
+        memory.remember(f"note {number}")
+        memory.recall(f"note {number}")
+    memory.stats()
+    memory.keep()
+
+    def rows() -> tuple[int, int]:
+        db = apsw.Connection(str(memory.path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            ((count,),) = db.execute("SELECT count(*) FROM recall_log")
+            ((audit,),) = db.execute("SELECT count(*) FROM audit")
+            return count, audit
+        finally:
+            db.close()
+
+    assert eventually(lambda: rows() == (5, 7))
+    assert memory.stats()["recall_24h"]["count"] == 5
+    assert eventually(lambda: {"trim", "optimize"} <= set(memory.stats()["upkeep"]))
+    assert not (tmp_path / "home" / "backups").exists(), "backups are made where they are asked for"
+
+
+def test_one_process_at_a_time_keeps_the_file_and_another_takes_over(open_memory: Open) -> None:
+    first, second = open_memory(), open_memory()
+    first.keep()
+    assert eventually(lambda: bool(first.stats()["upkeep"]["keeping"]))
+    second.keep()
+    time.sleep(1.2)
+    assert not second.stats()["upkeep"]["keeping"]
+    first.close()
+    assert eventually(lambda: bool(second.stats()["upkeep"]["keeping"]))
+
+
+def test_a_memory_that_nobody_keeps_says_so(memory: Memory) -> None:
+    assert memory.stats()["upkeep"] == {"keeping": False}
+
+
+def test_a_checkpoint_gives_way_to_a_reader(open_memory: Open) -> None:
+    memory = open_memory()
+    memory.remember("note")
+    reader = apsw.Connection(str(memory.path))
+    reader.execute("BEGIN")
+    list(reader.execute("SELECT count(*) FROM chunks"))
+    memory.remember("another")
+    assert sqlite_of(memory).checkpoint() is False
+    memory.remember("and another")
+    reader.execute("ROLLBACK")
+    reader.close()
+    assert sqlite_of(memory).checkpoint() is True
+    assert wal_bytes(memory) == 0
+
+
+def test_the_log_stays_bounded_while_readers_never_pause(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "LARGE_LOG", 1 << 20)
+    memory = open_memory(keeper_idle_seconds=3600)
+    memory.keep()
+    memory.remember("kettle")
+    reading = threading.Event()
+    reading.set()
+
+    def read() -> None:
+        while reading.is_set():
+            memory.recall("kettle")
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(6):
+        memory.remember(f"{number} " + " ".join(f"w{number}x{n}" for n in range(7000)))
+    bounded = eventually(lambda: wal_bytes(memory) <= 1 << 20)
+    reading.clear()
+    for reader in readers:
+        reader.join()
+    assert bounded
+
+
+def test_the_log_stays_bounded_after_many_writes_without_any_upkeep(wordless: Memory) -> None:
+    sizes = []
+    for number in range(600):
+        wordless.remember(f"note {number} " * 40)
+        sizes.append(wal_bytes(wordless))
+    written = sizes[49] / 50 * len(sizes)
+    assert max(sizes) < written / 3, "the log goes into the file again and again"
+    assert max(sizes) < 16 << 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_log_stays_bounded_after_20000_single_writes(wordless: Memory) -> None:
+    for number in range(20_000):
+        wordless.remember(f"note {number} " * 20)
+        if number % 100 == 0:
+            assert wal_bytes(wordless) <= 16 << 20
