@@ -39,6 +39,7 @@ from mcp.client.sse import sse_client
 
 from config import Config
 from crash_worker import look, open_file
+from inside import look_for_faults
 from memory import Memory
 from mnelo_client import MneloClient
 from serving import Served, processes, serving
@@ -52,7 +53,6 @@ del sys.argv[1:3]
 from functools import partial
 import mcp_server; from server import server
 from hash_embedder import HashEmbedder
-from inside import look_for_faults
 server.Memory = partial(server.Memory, load_model=lambda recorded: HashEmbedder())
 raise SystemExit(mcp_server.main())
 """
