@@ -2,7 +2,8 @@
 
 Reciprocal ranks say who was found; they drop how well. Here each chunk that any lane found is
 judged by a few measures, each of about 0 to 1 (cosines in standard deviations), with round
-weights that hold for English and Chinese and for every model (docs/BENCHMARKS.md).
+weights that hold for English and Chinese and for every model (docs/BENCHMARKS.md). The sum is a
+hit's `score`, and `explain` shows each part. `rerank = "none"` keeps the order of ranks.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,12 @@
-"""Cues of chunks, written and asked for."""
+"""Cues of chunks, written and asked for.
+
+Cues are read after a text is stored, before a short transaction of their own: nobody waits while a
+dictionary loads, an extractor that fails keeps nothing from being stored, and no undo comes upon
+them. Chunks get their cues in the order of their numbers, so one comparison tells what is missing,
+because the lane was off or another process stored it. After a write up to 200 of these are read,
+before a recall as many as two seconds allow, and what is read stays. An import that adds chunks
+below the highest number has all above them read again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Making one entity of two, and taking that back."""
+"""Making one entity of two, and taking that back.
+
+A merge moves names, mentions and relations in one transaction, drops loops and doubles, and writes
+every row it touched into the audit; undoing it puts back exactly those and leaves what was said
+since. Naming a merged entity again means the one it went into.
+"""
 
 import json
 from typing import Any
