@@ -1,18 +1,12 @@
 """Every chunk in memory, as far as finding and ordering need it.
 
-An `Index` has each chunk's own terms as numbers, its vectors, time, source and session, and which
-chunks come before and after it in the session. The store makes it from rows of the file in one go
-and then keeps it up to date row by row (store/sqlite/snapshots.py).
+An `Index` is made from rows of the file in one go and then kept up to date row by row; the
+store does both (store.py). It knows each chunk's own words, its vectors, what it was said in
+and by whom, and which chunks of its session come before and after it.
 
-BM25 (k1 1.2, b 0.75) counts a chunk's own words and, for a half and a quarter, those of its
-neighbours one and two places away in the session: the answer to a question seldom repeats its
-words. Neighbours are looked up when a question is asked, so a change of a chunk touches its own
-postings only, and forgotten words are in nobody's context. An updated chunk keeps its place.
-Chunks of the session `default` have no neighbours: whoever names no session writes no thread.
-IDF is ln(1 + (N - n + 0.5) / (n + 0.5)) over the chunks that have the word themselves, which is
-above 0 in a store of any size. N and n count only the chunks that the question may find.
-
-Up to 5,000 vectors are kept as they are and compared exactly, more as codes (quantized.py).
+A chunk's words also speak for its neighbours: BM25 is computed over each chunk's own words and,
+for less, those of the chunks one and two places away in its session. Neighbours are looked up
+when a question is asked, so an update or a forget changes only the chunk's own postings.
 """
 
 import threading

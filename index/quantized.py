@@ -22,7 +22,7 @@ less.
 
 A code fits many vectors into a core's cache. The best 400 by their codes are then compared by
 their dimensions in 127 steps. More than 99 % of what an exact search finds is found; the long run
-of test_codes.py measures it.
+of the tests measures it.
 """
 
 from dataclasses import dataclass

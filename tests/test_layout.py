@@ -30,7 +30,7 @@ MODULES = {module_of(path): path for path in CODE}
 LAYERS = (
     ("i18n_messages", "api"),
     ("mnelo_locale",),
-    ("core",),
+    ("core", "turns"),
     ("config",),
     ("access", "text"),
     ("index",),
