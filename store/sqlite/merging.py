@@ -1,8 +1,9 @@
 """Making one entity of two, and taking that back.
 
-A merge moves names, mentions and relations in one transaction, drops loops and doubles, and writes
-every row it touched into the audit; undoing it puts back exactly those and leaves what was said
-since. Naming a merged entity again means the one it went into.
+In one transaction the kept entity gets the names, mentions and relations of the other (loops and
+doubles are dropped), which is closed and leads to it: naming it again means the kept one. The
+record in the audit has every row that was written or closed. Undoing a merge puts back exactly
+these and leaves all that was written since.
 """
 
 import json
