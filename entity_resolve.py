@@ -1,8 +1,10 @@
 """Entities that may be one and the same: finding them, and saying why.
 
-Nothing here merges anything. Two entities are candidates when a name of one is a name of the
-other but for case, width, spacing and signs, when they have the same stock code, or when their
-names are spelled nearly alike. What differs by a number is never the same: pump 7 is not pump 8.
+Nothing here merges anything. Two entities are candidates when a name or alias of one is that of
+the other but for case, width, spacing and signs, when they have the same stock code, or when two
+of one kind are spelled nearly alike (difflib, at least 0.85). The search ends after two seconds
+and then says that its list is partial. What differs by a number (in digits, Chinese or English) or
+by a stock code is never the same: pump 7 is not pump 8.
 """
 
 import re

@@ -1,1 +1,4 @@
-"""Who may ask what, and where: arguments, the server's address, the token."""
+"""Who may ask what, and where: checks of arguments, the bearer token, the server's address.
+
+May import: config, core, mnelo_locale.
+"""

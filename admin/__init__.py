@@ -1,1 +1,4 @@
-"""What a person starts to look, mend and change the model."""
+"""What a person starts: the daily check, the doctor, the change to another model.
+
+May import: access, api, config, core, embedder, memory, mnelo_locale, store, upkeep.
+"""

@@ -1,8 +1,12 @@
 """The doctor: looks for whatever can be wrong around a memory, and mends what can be mended.
 
-Looking changes nothing and holds no lock. Mending never deletes a memory: it rebuilds what is
-derived from memories, removes what belongs to none, and sets permissions. What it does beside a
-running server is done in short transactions; what needs the file for itself is left to be said.
+Looking changes nothing and holds no lock. Mending never deletes a memory: it touches only what is
+derived from memories, and permissions. Index rows are written anew from the texts, some hundred a
+transaction and above all that processes have read, so that a running server takes them up; rows
+that belong to nothing go; memories without vectors are set to wait for them. What is wrong with
+memories themselves (their versions, SQLite's pages) is reported, and a backup is the way back. What
+it does beside a running server is done in short transactions; what needs the file for itself is
+left, with a line that says so.
 """
 
 import os

@@ -1,7 +1,10 @@
 """The daily check: nine questions to the server, the file and the disk, with a line for each.
 
-Nothing is made, changed, started or loaded, and nobody waits for it: the server is asked over
-HTTP with a time limit, the file is only read. What each line says is in `values` as well.
+Nothing is made, migrated, checkpointed, started or loaded, and nobody waits for it: the server is
+asked over HTTP with a time limit, and the file is only read, without a write lock (FTS5's own check
+runs as a `PRAGMA`). It looks for three seconds; of a large file it then says what it got to. Each
+promise is looked at as of its own moment, so that the log can be brought in meanwhile. What each
+line says is in `values` as well.
 """
 
 import http.client

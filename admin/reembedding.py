@@ -1,8 +1,12 @@
 """Another embedding model over the same memories, while others read and write the file.
 
-Its vectors are made beside those in use, of every version of every memory, and then take their
-place in one step. Until then the old ones answer. Whatever a run that was ended left is gone on
-with by the next one.
+Its vectors are made beside those in use, 16 texts a transaction: of every version of every memory,
+for questions about the past, and of what is written meanwhile. Then they take their place in one
+step. Until then the old ones answer. At whatever moment a run ends, the file is sound, and the
+next run goes on: a text that has a window in the new table is done.
+
+A model is the same by name, dimension and its cosine of unrelated texts, so that new files behind
+an old name are noticed.
 """
 
 import math

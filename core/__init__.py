@@ -1,1 +1,4 @@
-"""What every room uses: types, results, errors, times."""
+"""What every room uses: errors, results, times, and the plain values that go in and out.
+
+May import: mnelo_locale.
+"""

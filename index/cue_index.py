@@ -1,4 +1,15 @@
-"""Memories by their cues: an inverted index, and edges found for one question."""
+"""Memories by their cues: an inverted index, and edges found for one question.
+
+A score is the part of the question's cues, weighed by IDF, that a chunk has; dividing by length
+found less. A cue that more than half of all chunks have surfaces nothing by itself.
+
+Two kinds of edges are computed for each question and then dropped. *Discourse*: chunks one and two
+places beside a hit in its event gain 0.4 and 0.2 of its score, and a chunk without cues of its own
+has half of the best score in its event; an event is a run of a session without a pause of 30
+minutes (`[cues] pause_minutes`). *Associative*: what shares a rare cue with one of the best five.
+Discourse edges may lift a chunk above a hit, since that finds more (docs/BENCHMARKS.md); what
+associative edges lead to comes after everything else.
+"""
 
 from bisect import bisect_left, insort
 from collections import defaultdict

@@ -1,9 +1,15 @@
 """Names, mentions and relations in memory, as far as recall needs them.
 
-`Links` is made from rows of the file in one go and then told what changed; the store does both
-(store.py). Nodes of the graph are whole numbers: a chunk is its seq, entities are -1, -2, ... in
-the order in which they became known here. Lists are sorted so that their beginnings are all that
-a step looks at, however much hangs on a node.
+`Links` is made from rows of the file in one go and then kept up to date by the store
+(store/sqlite/snapshots.py), always as of the same moment as the index of chunks. Nodes of the
+graph are whole numbers: a chunk is its seq, entities are -1, -2, ... in the order in which they
+became known here.
+
+For each entity there are the chunks that mention it, newest first; for each chunk its entities;
+for each node its relations, heaviest first: numbers in sorted blocks. A step of the graph looks at
+the beginning of a list only, so a hub of 10,000 relations costs what any other node costs. Of
+names there are only hashes and beginnings, which tell which of the hundreds of stretches of a text
+are worth looking up.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Postings in memory: for each term the chunks that have it among their own words.
 
 The bulk is one sorted block; what is added later waits in short lists beside it. Rows are the
-places of chunks in an index (index.py), weights how often a chunk has the term.
+places of chunks in an index (chunks.py), weights how often a chunk has the term.
 """
 
 from array import array

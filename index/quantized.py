@@ -19,6 +19,10 @@ A 2-bit code is two planes of bits, high and low, each +1 or -1: d = 2 high + lo
 an exclusive or with the signs of z, an and with its dimensions that are not 0, and a count of
 bits, once a plane. That is half the counting of 1-bit codes against a query of 4 bits, and errs
 less.
+
+A code fits many vectors into a core's cache. The best 400 by their codes are then compared by
+their dimensions in 127 steps. More than 99 % of what an exact search finds is found; the long run
+of the tests measures it.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,16 @@
-"""The lanes: each a small function from a read connection and a query to a ranking."""
+"""The lanes: each a small function from a read connection and a query to a ranking.
+
+**meta** ranks by BM25 (index/chunks.py). Pieces as they stand are found by trigrams, those of one
+and two characters by the beginnings of trigrams, and verified with LIKE on the folded text. A piece
+inside a word counts less than the word. A part of an ordinary word in a query of several (`get` in
+*budget*) counts only where nothing better is found.
+
+**graph** starts from the five chunks and five entities that the others found best and returns what
+it reached; a seed counts as reached only from a chunk found better. Each step, a mention or a
+relation, is one hop. From a node lead its 12 heaviest relations (fewer where `fan_out` says so),
+either way, and its 20 newest mentions. The next hop starts from the heaviest 8 nodes of this one,
+and there is none once 20 chunks are reached.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
 """Ordering what the lanes found by evidence: a weighted sum of what is known of each chunk.
 
-Reciprocal ranks say who was found; they drop how well. Here each chunk that any lane found is
-judged by a few measures, each of about 0 to 1 (cosines in standard deviations), with round
-weights that hold for English and Chinese and for every model (docs/BENCHMARKS.md).
+Reciprocal ranks keep the order in which a lane found chunks, but not how well each one fits. So
+every chunk that was found gets a few features, each from about 0 to 1 (cosines in standard
+deviations). Their weights are round and the same for English, Chinese and every model
+(docs/BENCHMARKS.md). The sum is a hit's `score`; `explain` shows the weighted features as
+"evidence". `rerank = "none"` keeps the order of ranks.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,9 @@
 """Rounds of conversations, remembered and found by cues, without any model.
 
-A round is one memory of the same file that the server uses: what the person said, a line break,
-and what was answered. Importing this loads next to nothing; the file is opened by TurnMemory.
+A round is one chunk of the same file that the server uses: what the person said, a line break, and
+what was answered. A row of the table `turns` has the id of the round and where the answer begins,
+so an update through the server is a new version of the round. Importing this module loads next to
+nothing; TurnMemory opens the file.
 """
 
 from collections.abc import Mapping, Sequence

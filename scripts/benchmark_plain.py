@@ -2,7 +2,7 @@
 
 A float scan in vec0, LIKE for each term over text and metadata, a walk of two hops over all
 relations, and LIKE over names; four threads on four connections; reciprocal rank fusion, k = 60.
-It is the one place beside store.py that has SQL: what is measured here is that SQL.
+It is the one place beside store/sqlite that has SQL: what is measured here is that SQL.
 """
 
 import json

@@ -1,8 +1,13 @@
 """stdin and stdout for clients that only start programs: a bridge to the one running server.
 
-It passes JSON-RPC lines on to the server's /mcp and the replies back, and starts the server
-where none runs; that server stays when the bridge ends, since all clients share it. Only the
-standard library and light modules are imported, so that a client is connected at once.
+It finds the server at its port, knows it by /health (name and database file), and starts it
+detached where nobody listens, one bridge at a time, under a lock in the home folder. That server
+stays when the bridge ends, since all clients share it and its model. JSON-RPC lines go to /mcp and
+the replies come back. A request that was lost with a server that ended is sent once more: what is
+stored already is folded.
+
+Only the standard library and light modules are imported, so that a client is connected at once:
+the SDK alone takes a second to load.
 """
 
 import base64

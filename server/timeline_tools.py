@@ -1,4 +1,4 @@
-"""The timeline's ten tools as MCP shows them; what each accepts is in timeline_arguments.py."""
+"""The timeline's ten tools as MCP shows them; what each accepts is in timeline/arguments.py."""
 
 import json
 

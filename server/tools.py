@@ -1,6 +1,6 @@
 """The tools as MCP shows them, and the server that calls a method for each.
 
-What a tool accepts is in validation.py and what it returns in results.py. A call runs in a
+What a tool accepts is in access/validation.py, what it returns in core/results.py. A call runs in a
 worker thread, so that a slow one holds up nobody else's.
 """
 

@@ -1,4 +1,4 @@
-"""What the flat layout promises: no borrowed names, SQL in one place, a start from anywhere."""
+"""What the layout promises: imports lead one way, SQL is in one place, it starts from anywhere."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkout import CODE, FLAT, ROOMS
+from checkout import CODE, FLAT, ROOMS, module_of
 from config import ROOT
 
 TOP = {path.stem for path in CODE if path.parent in FLAT} | {room.name for room in ROOMS}
@@ -24,6 +24,28 @@ SQL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 DRIVERS = {"apsw", "sqlite3", "sqlite_vec"}
+
+ARCHITECTURE = (ROOT / "docs" / "ARCHITECTURE.md").read_text("utf-8")
+MODULES = {module_of(path): path for path in CODE}
+LAYERS = (
+    ("i18n_messages", "api"),
+    ("mnelo_locale",),
+    ("core", "turns"),
+    ("config",),
+    ("access", "text"),
+    ("index",),
+    ("embedder", "entity_resolve"),
+    ("store",),
+    ("embedding",),
+    ("recall", "upkeep"),
+    ("timeline",),
+    ("memory",),
+    ("transfer", "admin", "server"),
+    ("mcp_server",),
+    ("scripts",),
+)
+"""Folders and modules of the root, lowest first: each imports only from layers below its own."""
+HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 
 
 def named(paths: list[Path]) -> pytest.MarkDecorator:
@@ -60,6 +82,51 @@ def imports(source: str) -> list[str]:
     return found
 
 
+def imported(path: Path) -> set[str]:
+    """The product's modules that a file imports, wherever in the file it does so."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module, f"{path} has a relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & MODULES.keys() or {node.module}
+    return found & MODULES.keys()
+
+
+def unit(path: Path) -> str:
+    """What the layers are made of: the folder of a file, or the name of a module of the root."""
+    return path.stem if path.parent == ROOT else path.relative_to(ROOT).parts[0]
+
+
+def unit_arrows() -> set[tuple[str, str]]:
+    """Which folder, or module of the root, imports which other."""
+    arrows = {(unit(path), unit(MODULES[name])) for path in CODE for name in imported(path)}
+    return {(start, end) for start, end in arrows if start != end}
+
+
+def reduced(arrows: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The fewest arrows that lead from everywhere to the same places; they go in no circle."""
+
+    def beyond(start: str) -> set[str]:
+        ends = {end for other, end in arrows if other == start}
+        return ends.union(*map(beyond, ends))
+
+    return {
+        (start, end)
+        for start, end in arrows
+        if not any(other == start and end in beyond(way) for other, way in arrows)
+    }
+
+
+def drawn() -> set[tuple[str, str]]:
+    """The arrows of the diagram of imports in ARCHITECTURE.md."""
+    (diagram,) = re.findall(r"## Imports\n.*?```mermaid\n(.*?)```", ARCHITECTURE, re.S)
+    lines = re.findall(r"^ +(\w+) --> (.+)$", diagram, re.M)
+    return {(start, end) for start, ends in lines for end in ends.split(" & ")}
+
+
 def test_no_module_hides_a_library() -> None:
     own = {path.stem for path in HELPERS} | TOP
     assert own & sys.stdlib_module_names == set()
@@ -84,6 +151,35 @@ def test_the_test_of_a_module_lies_where_the_module_does() -> None:
     modules = {(path.parts[0], path.stem) for path in code}
     tests = (ROOT / "tests").glob("*/test_*.py")
     assert {(path.parent.name, path.stem.removeprefix("test_")) for path in tests} <= modules
+
+
+def test_imports_lead_to_lower_layers_only() -> None:
+    upward = [(start, end) for start, end in unit_arrows() if HEIGHT[start] <= HEIGHT[end]]
+    assert upward == []
+
+
+def test_the_diagram_has_the_arrows_that_there_are() -> None:
+    arrows = {each for each in reduced(unit_arrows()) if each[0] != "scripts"}
+    lines = [f"{start} --> {end}" for start, end in sorted(arrows)]
+    assert [f"{start} --> {end}" for start, end in sorted(drawn())] == lines
+
+
+def test_a_reduced_graph_leads_to_the_same_places() -> None:
+    assert reduced({("c", "b"), ("b", "a"), ("c", "a"), ("d", "a")}) == {
+        *(("c", "b"), ("b", "a"), ("d", "a"))
+    }
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    for name in re.findall(r"[\w/]+\.(?:py|sh|sql)\b", ARCHITECTURE):
+        assert (ROOT / name).is_file(), name
+
+
+def test_a_decision_takes_five_lines_at_most() -> None:
+    decisions = ARCHITECTURE.split("## Decisions\n")[1].split("## Dependencies\n")[0]
+    for decision in decisions.split("\n#### ")[1:]:
+        title, text = decision.split("\n### ")[0].split("\n", 1)
+        assert len(text.strip().splitlines()) <= 5, title
 
 
 # The plain design is what the benchmark measures beside: its SQL is meant to be plain.

@@ -1,1 +1,5 @@
-"""What can be told from a text alone: terms, names, dates, secrets, differences."""
+"""What a text alone says: its terms, names, times, cues, segments, secrets, and what it states.
+
+Nothing here knows the file, the index or a model.
+May import: config, core, mnelo_locale.
+"""

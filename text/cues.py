@@ -1,4 +1,12 @@
-"""Cues of a text, without any model: its words, names and numbers."""
+"""Cues of a text, without any model: its words, names and numbers.
+
+They are lemmas, names of several words, numbers and, by jieba, Chinese words; terms of a user
+dictionary stay whole. The dictionary is kept ready in `cues/` of the home folder, never in a shared
+temporary one, and takes a second to load with the first Chinese text. Every process of one file
+should have the same extractor and dictionary: with another one all texts are read again. Where
+jieba, spaCy or the dictionary that the settings ask for is missing, the cue lane is off; the log,
+`memory_stats`, the daily check and every reply say why, and the other lanes answer.
+"""
 
 import hashlib
 import logging

@@ -1,8 +1,38 @@
-"""Secrets in what is to be stored: found by their shape, then told of, taken out or refused.
+"""Secrets in what is to be stored: found by their shape, then reported, taken out or refused.
 
 `scan` looks at one text and `redact` takes out what it found; `Guard` does both to all the
-arguments of a tool. A text without anything like a secret costs a few cheap searches. Every
-pattern is bounded or starts where no other match can, so that time grows with length alone.
+arguments of a tool, before anything is embedded, indexed or logged: text, tags, source, session,
+ids, entities, properties (names, values and numbers) and reasons.
+
+A secret is known by its shape (a service's prefix, a JWT's header, a check digit), or by the name
+before it (`password:`, 密码是) together with a value that is no word of a language. `warn` stores
+it and the answer says which kinds were seen; `redact` puts `[redacted: kind]` in its place, until
+nothing more is found; `refuse` stores nothing. A recall is never refused; with `redact` and
+`refuse` the log gets its query redacted. Messages name the argument and the kind, never the value.
+Positions are found in a text without zero-width signs and full-width letters, and given as in the
+text as it is.
+
+Every pattern is bounded or starts where no other match can, so time grows with length alone: 250
+characters take 14 to 32 µs (Python 3.11, one core, the best of 200 measurements), the worst million
+that was tried 3 s. Luhn's check and that of GB 11643 are ten lines each, so no library is needed:
+`python-stdnum` has 6 MB, `phonenumbers` 48.
+
+Not found: a name or number without any of these signs, a password that is a plain word, and what
+was stored before the mode was set. Redacted ids are alike, so two phone numbers as ids of entities
+become one. What test_guard.py finds in the 300 made-up texts of guard_cases.py, and in 200 innocent
+ones (of each kind: 0):
+
+    private_key   6 of 6    PEM, OpenSSH, PGP
+    api_key      34 of 34   of some 30 services, or named so
+    token        12 of 12   JWT, bearer, basic, or named so
+    password     24 of 24   named so, or in an address
+    identity      6 of 6    Chinese identity numbers
+    card          8 of 8    payment cards
+    phone        10 of 10   Chinese mobile, and others with +
+
+The rules were made with these texts in view. Of 30 others, written afterwards and not kept, 11 are
+missed: passwords that are words, PINs and door codes, a passport, a hotline, sentences in German
+and French. Of 57 more innocent ones a single one is suspected.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""What each of the timeline's tools accepts; see validation.py for the kinds."""
+"""What each of the timeline's tools accepts; see access/validation.py for the kinds."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""Groups of entries that are alike: found by clique percolation, bounded in time and memory."""
+"""Groups of entries that are alike: found by clique percolation, bounded in time and memory.
+
+Time (`group_seconds`) and the number of cliques have bounds; beyond them the last groups stay, and
+`memory_list_groups`, `memory_status` and the call itself say so. A group keeps its id while half of
+it stays.
+"""
 
 import json
 import secrets

@@ -1,6 +1,13 @@
 """The timeline's upkeep, in one background thread: vectors, groups, what expires, what doubles.
 
-Of several processes on one file only one does it at a time.
+Of several processes on one file only one does it at a time. The thread and its lock are its own,
+not those of the file's upkeep, since a search for groups may take seconds. Groups are looked for at
+start, when nobody has written for two seconds, and at the latest after thirty.
+
+An expired entry is closed like one that was forgotten and may be undone; then it lasts. Of two
+entries whose summaries reach `dedup_threshold` the newer expires in `default_ttl_days`, unless
+text/differences.py finds a number, date, weekday, code or negation that only one has. A process
+looks at a pair once, so what was brought back stays.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,8 @@
 """Where a model puts entries that have nothing to do with each other: the zeros of their scores.
 
 An entry's vector is the mean of a summary's and five tags', and tags lie nearer to each other than
-sentences do. So unrelated entries are measured as entries, and questions with entries.
+sentences do. So the zeros are measured on built-in entries, question with entry and entry with
+entry, when they are first needed.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,18 @@
 """Entries of a timeline: a summary, five tags and a context each, in groups of what is alike.
 
-An entry is a chunk of the same memory, so recall finds it too. Here it is found by one vector, the
-mean of the vectors of its summary and its tags: a question's product with that is the mean of its
-six products. Nothing of this is loaded unless the server offers the timeline tools.
+An entry is a chunk whose text is the summary and whose source is `timeline`, with five tags and a
+row of the table `timeline`. So recall, update, history, undo, export and erase are those of every
+chunk, and the next version of one keeps category, context and groups. The context counts like tags
+and properties in the search for words. The very same entry again (summary, tags, category,
+time-sensitive or not, context or the beginning of it) is folded; whatever differs is stored.
+`memory_write_context` adds to a context, but not what the context ends with already.
+
+An entry is found by one vector, (s + t0 + ... + t4) / 6 of the unit vectors of summary and tags:
+its product with a question is the mean of the six products (a test compares 10,000). It has not
+length 1 and lies in a table of its own, marked with its model. Entries without one of the file's
+model get it in the background, or eight at a time before a query. The matrix of all is in memory
+and read anew when a chunk changed. Without a model entries are found by their words, without a
+score.
 """
 
 import threading

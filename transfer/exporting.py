@@ -1,4 +1,10 @@
-"""The whole memory as one text file (docs/EXPORT.md)."""
+"""The whole memory as one text file (docs/EXPORT.md).
+
+A line is an entity with all its versions and names, a version of a memory with its tags and links,
+or a relation with its evidence. Lines are sorted by ids and times, and carry the numbers of their
+rows: by `seq` memories of one moment stand in order, and merges wrote down in the audit which rows
+they moved, by number. The log of recalls and what is derived from texts are in no export.
+"""
 
 import base64
 import io

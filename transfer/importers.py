@@ -1,4 +1,11 @@
-"""What other programs have stored, turned into memories."""
+"""What other programs have stored, turned into memories.
+
+Everything goes through `remember_many`, with all its checks. What remember has no argument for
+becomes a tag (`key: value`), so that no memory begins with a second version. What was imported
+before is known by its text, source, session and time, also where it was updated or forgotten since:
+it does not come back. What its old home had superseded is stored and forgotten again, so that it is
+history here too.
+"""
 
 import json
 import re

@@ -1,4 +1,19 @@
-"""An export taken into another file: first judged whole, then put in, some at a time."""
+"""An export taken into another file: first judged whole, then put in, some at a time.
+
+The file is read twice. First every line is judged (`read_record`, through which each record comes;
+a value that a quick test knows to be as an export writes it is not read once more) and every
+reference looked up, so that `--strict` and `--dry-run` know all before anything is written. Then
+records go in by the hundred, in transactions of some 50 ms with 25 ms between them, which is how
+often SQLite asks for a lock at first. A line that is no longer the one that was judged, by its
+checksum, ends the run. Each transaction leaves a sound file, since a version is joined to the next
+one when both are there: a run that was killed is finished by running it again.
+
+A new file keeps all numbers of rows, so that its export is the same to the byte; in another one
+what is taken gets new numbers, and merges and their undoing are led to these. What is there by its
+id stays as it is, so an export can be imported any number of times; only names of entities and
+evidence of relations are added to. Closed there and open in the export is no conflict: it was
+forgotten since.
+"""
 
 import codecs
 import json

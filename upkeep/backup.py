@@ -1,8 +1,20 @@
 """Backups: whole copies that are made while others write, and the way back from one.
 
-A copy lies under a hidden name until it has been read from end to end; then it takes its name,
-and older ones give way. A restore puts a checked copy in the place of the file, which is kept:
-at every moment a whole memory.db is there, and a run that was killed can be run again.
+A backup is SQLite's online copy, in pieces, of one read transaction: what was acknowledged before
+it began is in it, and writers do not wait. It lies under a hidden name in its folder until it has
+been read from end to end (pages, references, counts; a compressed one is unpacked and compared).
+Then it takes its name, and only then do the oldest give way. One backup at a time works in a
+folder, so whatever has a hidden name there is of a run that was killed. The file is never opened
+past SQLite: closing such a handle would give up the locks of the whole process. Nothing migrates a
+file for a backup.
+
+A restore first unpacks and reads the backup beside the database. Then the old file has to leave WAL
+mode, which SQLite allows to its only user: so an idle server is noticed too, and the log goes into
+the file. Its locks, the keeper's and /health are looked at as well. Nothing can force a restore: a
+server that goes on with the old file would lose what it writes. The old file gets a second name,
+its log moves along where it could not be brought in, and the new file takes its name in one step.
+Whoever had begun to open the old file cannot write, since SQLite notices that it moved. At every
+moment a whole memory.db is there, and a run that was killed can be run again.
 """
 
 import glob

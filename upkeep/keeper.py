@@ -1,7 +1,12 @@
 """Upkeep, in one background thread: the file stays small, quick, and whole in one piece.
 
-The server starts it; of several processes on one file only one does it at a time. Each step is
-short or can be stopped, and tells in `memory_stats` when it was last done, or why it failed.
+The server starts it; of several processes on one file only one does it at a time, by a lock file
+beside the database. When nobody has written for `idle_seconds`, and when the server stops, it
+brings the write-ahead log into the file, so that a plain copy of `memory.db` is then complete.
+Every `interval_seconds` it drops the oldest rows of the logs beyond their bounds, lets SQLite tune
+itself, and purges or makes a backup where the settings ask for that and it is due. It gives way to
+everybody: each step is short or can be stopped. `memory_stats` says when each was last done, or
+why it failed.
 """
 
 import time

@@ -1,4 +1,8 @@
-"""The index of cues in memory, kept up to date."""
+"""The index of cues in memory, kept up to date.
+
+It is brought up to date before each recall like the index of words, and read anew where rows are
+gone. For a question with `asof` an index of that moment is made.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
 """Cues of chunks, found after they are stored and asked for in questions.
 
-Chunks get their cues in the order of their numbers, so one comparison tells what is missing:
-because the lane was off, or because another process stored it. They are found outside of any
-transaction, since the first Chinese text takes a second in which no writer should wait, and then
-written in a short one of their own, which no undo reaches.
+Chunks get their cues in the order of their numbers, so one comparison tells what is missing,
+because the lane was off or another process stored it. Cues are found outside of any transaction,
+since the first Chinese text takes a second in which no writer should wait, and then written in a
+short one of their own, which no undo reaches. After a write up to 200 chunks are read, before a
+recall as many as two seconds allow. An import that adds chunks below the highest number has all
+above them read again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""Erasing a memory, an entity or a source with all its traces."""
+"""Erasing a memory, an entity or a source with all its traces.
+
+A memory goes with its versions, an entity with its names, its relations and those that were merged
+into it, a source with all that is from it: every row, what the audit says of it, recalls that
+returned it, and for an entity also questions and reasons that name it. A question in words of a
+memory is not known to be about it and stays in the log until that is trimmed. Entities of a source
+go where nobody else mentions them; of one session of it only memories go. The audit notes that
+something was erased, and of a memory its id.
+
+vec0 leaves zeros where a vector was (a test looks for its bytes). FTS5 keeps what is deleted in its
+segments, so these are merged into one. Words and cues that no text has any more go, and SQLite's
+samples of indexes. VACUUM then writes the file anew, and the log is emptied: until both were
+possible `meta` says `erased`, and another run finishes (`finish_erasing` of the store).
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

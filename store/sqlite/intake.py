@@ -1,4 +1,12 @@
-"""Taking the records of an export into a file."""
+"""Taking the records of an export into a file.
+
+A record is put in, or is there already, or contradicts what is there and is left out; what is there
+is not changed. What a record refers to may have another id or number here than where it came from.
+Which records of a transaction may be there already is asked of all at once, and the new ones are
+written together (new_rows.py). Text indexes are made on the way. Links that were found in texts
+come from the export, and are looked for only where one of the two files has names that the other
+did not know.
+"""
 
 import json
 from collections.abc import Iterable, Sequence, Set

@@ -1,4 +1,10 @@
-"""Making one entity of two, and taking that back."""
+"""Making one entity of two, and taking that back.
+
+In one transaction the kept entity gets the names, mentions and relations of the other (loops and
+doubles are dropped), which is closed and leads to it: naming it again means the kept one. The
+record in the audit has every row that was written or closed. Undoing a merge puts back exactly
+these and leaves all that was written since.
+"""
 
 import json
 from typing import Any

@@ -1,4 +1,17 @@
-"""The vectors of another model, beside those in use until they take their place."""
+"""The vectors of another model, beside those in use until they take their place.
+
+One transaction gives the new tables the names of the old ones (vec0 leaves it to others to rename
+the tables that it keeps its rows in), records the model and lets chunks without a vector wait for
+one. The old vectors are dropped last, in pieces. A text that is changed or erased meanwhile takes
+its new vectors along, by a foreign key and two triggers.
+
+Each adoption of a model has an id, the model's name and the moment. Vectors that are to be
+written carry the id of the model that made them and are left out where the file has another one by
+then. An index in memory is compared only with a query of its own id, and made anew when the
+file's changes. So vectors of two models never meet, whatever their dimensions, in any process. A
+server looks at the id before it uses its model: it loads the file's model if its settings allow
+that, and else says that vectors are off.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,11 @@
-"""Removing for good what was closed long ago."""
+"""Removing for good what was closed long ago.
+
+Once a day, a hundred rows a transaction, oldest first, with a pause between two. A version goes
+after those that lead to it. Whatever a relation still hangs on stays, and so does a merged entity
+while what it became is there. A relation that was over when it was written was never closed and
+stays. An id of a purged version leads nowhere. The audit still says what was done to which id, and
+no undo reaches back that far.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

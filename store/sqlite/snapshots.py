@@ -1,4 +1,20 @@
-"""The index and the links in memory, made from the file and kept up to date."""
+"""The index and the links in memory, made from the file and kept up to date.
+
+They are made when the first recall asks and brought up to date before each later one, whoever
+wrote: another thread or another process. Every change of a chunk gets a number above all others
+(`postings.rev`), and rows above the index's own number are read again. Changes of names, mentions
+and relations are rows of the table `changes`, mostly written by triggers; a process reads on from
+the last row it knows.
+
+When an eighth of an index has changed, or when the file has another model, a new one is made; a
+recall that has the old one goes on with it. A question with `asof` uses a second index, of every
+version there ever was. Removed rows have no number by which others could see the change, so
+whoever removes rows empties `changes`: every process is then behind and reads everything anew,
+numbers of words included.
+
+The file is not mapped into memory: reading in portions was as fast, and mapped pages count as the
+process's own.
+"""
 
 import threading
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,20 @@
-"""Putting back what one record of the audit changed; and the audit, read."""
+"""Putting back what one record of the audit changed; and the audit, read.
+
+While something is forgotten, updated, related or declared, SQLite's session extension notes which
+rows of memories and links are made and which of their columns change. The noted rows stand in the
+audit, without any text. An undo asks that each row still is what the action made of it, removes
+those that the action made and gives the others their former values: the tables are as before but
+for what else was said since. A memory that is open again is linked with names that came to be
+meanwhile.
+
+It is refused, with the record that is in the way, where something builds on what would go: another
+version, a relation, a memory that says it again, the same text, entity or relation said anew, an
+end that is no longer there. The later record is then undone first. A remember has no undo: a forget
+closes it and keeps that it was known. Nor has an undo: the action is done again. A merge has an
+undo of its own (merging.py). Rounds of conversations come and go with their chunks; one does not
+come back beside another of the same id. A round that was remembered again with another time is a
+new memory, so that has no undo.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,8 @@
-"""The vectors of the file: where vec0 keeps them, and the model that made them."""
+"""The vectors of the file: where vec0 keeps them, and the model that made them.
+
+vec0 has the only vectors of the file. The index in memory reads its blocks as such, since its
+look-up of single rows is slow.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
