@@ -54,7 +54,8 @@ from store.sqlite.recall_counts import (
     log_row,
     recalled_rows,
 )
-from store.sqlite.repair import LACKING, REINDEXED_AT_ONCE, REMOVE_ORPHANS, index_again
+from store.sqlite.repair import BATCH_REINDEXED, CHUNKS_TO_REINDEX, REMOVE_ORPHANS, index_again
+from store.sqlite.row_changes import noting_changes
 from store.sqlite.statements import (
     CHANGED_ALL,
     MARK,
@@ -67,7 +68,7 @@ from store.sqlite.statements import (
     reading,
     to_json,
 )
-from store.sqlite.undo import noting_changes, read_history, undo_record
+from store.sqlite.undo import read_history, undo_record
 from store.sqlite.vectors import MEND, make_vectors_table, model_of, record_model, vector_checks
 from store.sqlite.writer import Writer
 
@@ -103,7 +104,7 @@ class SqliteStore(Connections):
         """
         with (
             self.transaction() as db,
-            noting_changes(db) if undoable else nullcontext() as changes,
+            noting_changes(db) if undoable else nullcontext() as note,
         ):
             spellings = self.indexes.spellings(db, starts=True)
             if spellings is not self._spelled or len(self._terms) > MOST_TERMS:
@@ -112,8 +113,8 @@ class SqliteStore(Connections):
             writer = Writer(db, timestamps.now(), client, self._terms, spellings)
             yield writer
             writer.finish()
-            if changes is not None:
-                writer.note(changes())
+            if note is not None:
+                note(writer.transaction.last_audit)
         self._read_cues()
 
     def _read_cues(self) -> None:
@@ -132,8 +133,6 @@ class SqliteStore(Connections):
         """Store memories, or find them stored, with all that hangs on them."""
         indexed = [Indexed(chunk.content) for chunk in chunks]
         with self.writing(client) as writer:
-            writer.look_up(term for text in indexed for term in text.terms)
-            writer.look_for([text.hash for text in indexed])
             return writer.put_chunks(chunks, indexed)
 
     def replace_chunk(
@@ -165,7 +164,7 @@ class SqliteStore(Connections):
     def put_relation(self, relation: NewRelation, client: str) -> tuple[int, str]:
         """Store a relation; its id and what was done."""
         with self.writing(client, undoable=True) as writer:
-            return writer.put_relation(relation, source="manual", about=writer.now)
+            return writer.relations.put(relation, source="manual", about=writer.now)
 
     def close_entity(
         self, entity_id: str, reason: str, cascade: bool, client: str
@@ -175,17 +174,17 @@ class SqliteStore(Connections):
 
     def close_relation(self, relation_id: int, reason: str, client: str) -> int:
         with self.writing(client, undoable=True) as writer:
-            return writer.forget_relation(relation_id, reason)
+            return writer.relations.forget(relation_id, reason)
 
     def merge_entities(self, keep: str, duplicate: str, reason: str, client: str) -> Merge | None:
         """Make two entities one; None where they are already."""
         with self.writing(client) as writer:
-            return writer.merge_entities(keep, duplicate, reason)
+            return writer.merging.merge(keep, duplicate, reason)
 
     def undo_merge(self, audit_id: int, client: str) -> int:
         """Take a merge back; how many were."""
         with self.writing(client) as writer:
-            return writer.undo_merge(audit_id)
+            return writer.merging.undo(audit_id)
 
     def undo(self, audit_id: int, client: str) -> dict[str, Any]:
         """Put every row back that a recorded action changed; what was undone, and its record."""
@@ -219,7 +218,7 @@ class SqliteStore(Connections):
         with self.writing("") as writer:
             if writer.mark != made_by:
                 return 0
-            return sum(writer.fill(seq, vectors) for seq, vectors in rows)
+            return sum(writer.vectors.fill(seq, vectors) for seq, vectors in rows)
 
     def repair_vectors(self, *, dry_run: bool) -> dict[str, int]:
         """Mend what the invariant forbids; how many rows of each kind were found.
@@ -287,10 +286,12 @@ class SqliteStore(Connections):
         """
         removed = self._unindex()
         with self.view() as view:
-            lacking = sorted({row[0] for sql in LACKING for row in fetch_all(view.db, sql)})
-        for start in range(0, len(lacking), REINDEXED_AT_ONCE):
+            lacking = sorted(
+                {row[0] for sql in CHUNKS_TO_REINDEX for row in fetch_all(view.db, sql)}
+            )
+        for start in range(0, len(lacking), BATCH_REINDEXED):
             with self.writing("") as writer:
-                for seq in lacking[start : start + REINDEXED_AT_ONCE]:
+                for seq in lacking[start : start + BATCH_REINDEXED]:
                     index_again(writer, seq)
         return removed + len(lacking)
 
@@ -396,7 +397,7 @@ class SqliteStore(Connections):
             more = step["memories"] > 0
         with self._overwriting(), self.writing(client) as writer:
             done += erase_entities(writer, what)
-            writer.audit("erase", what.kind, what.shown, "", to_json(dict(done)))
+            writer.transaction.audit("erase", what.kind, what.shown, "", to_json(dict(done)))
         return done
 
     @contextmanager

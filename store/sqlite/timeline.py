@@ -150,7 +150,9 @@ def put_entry(store: SqliteStore, entry: NewEntry, client: str) -> StoredChunk:
     chunk, indexed = entry.chunk, Indexed(entry.chunk.content)
     with store.writing(client) as writer:
         for seq, chunk_id, waits in _same_entries(writer, entry, indexed.hash):
-            writer.audit("remember", "chunk", chunk_id, "", detail_json("status", "exists"))
+            writer.transaction.audit(
+                "remember", "chunk", chunk_id, "", detail_json("status", "exists")
+            )
             return StoredChunk(seq, chunk_id, False, [], bool(waits))
         seq, chunk_id, waits = writer.put_new(chunk, indexed.hash)
         writer.write_chunks()
@@ -197,7 +199,7 @@ def put_context(
     What its context ends with already is not added again.
     """
     with store.writing(client) as writer:
-        row = writer.live_version(entry_id)
+        row = writer.transaction.live_version(entry_id)
         db, seq = writer.db, row["seq"]
         if not fetch_one(db, "SELECT 1 FROM timeline WHERE chunk_seq = ?", (seq,)):
             raise NotFound("missing.entry", id=entry_id)
@@ -205,9 +207,11 @@ def put_context(
         if last[::-1] == list(segments):
             return row["id"], False
         add_context(db, seq, segments)
-        text, metadata = writer.searchable(seq)
-        writer.index(seq, Indexed(text), metadata, row["source"], row["session_id"], seq)
-        writer.audit("context", "chunk", row["id"], "", detail_json("segments", len(segments)))
+        text, metadata = writer.transaction.searchable(seq)
+        writer.texts.index(seq, Indexed(text), metadata, row["source"], row["session_id"], seq)
+        writer.transaction.audit(
+            "context", "chunk", row["id"], "", detail_json("segments", len(segments))
+        )
         return row["id"], True
 
 
@@ -220,7 +224,7 @@ def put_merged(store: SqliteStore, rows: Sequence[tuple[int, Vectors]], made_by:
         alive = [row for row in rows if fetch_one(writer.db, live, (row[0],))]
         for seq, merged in alive:
             _put_merged(writer.db, seq, merged, made_by)
-            writer.changed(seq)
+            writer.transaction.changed(seq)
         return len(alive)
 
 
@@ -233,8 +237,10 @@ def expire_entry(
         writer.db.execute(EXPIRE, {"at": at, "seq": seq})
         marked = writer.db.changes() > 0
         if marked:
-            writer.changed(seq)
-            writer.audit("mark", "chunk", chunk_id, reason, detail_json("expires_at", at))
+            writer.transaction.changed(seq)
+            writer.transaction.audit(
+                "mark", "chunk", chunk_id, reason, detail_json("expires_at", at)
+            )
         return marked
 
 

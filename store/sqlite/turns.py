@@ -7,10 +7,9 @@ import apsw
 
 from core.types import Change, NewChunk
 from index.analysis import Indexed
-from store.sqlite.statements import fetch_all, fetch_one, to_json
+from store.sqlite.statements import PUT_TURN, fetch_all, fetch_one, to_json
 from store.sqlite.store import SqliteStore
 from store.sqlite.view import View
-from store.sqlite.writer import PUT_TURN
 
 # --- Cues ------------------------------------------------------------------------------
 

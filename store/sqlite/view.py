@@ -11,6 +11,7 @@ from core import timestamps
 from core.errors import NotFound
 from core.types import ChunkRow, EdgeRow, EntityNames, EntityRow, GraphBounds, Model, Naming, Scope
 from index.chunks import Index
+from store.sqlite.nul import quoted
 from store.sqlite.snapshots import Held, Indexes
 from store.sqlite.statements import (
     EDGE_COLUMNS,
@@ -28,10 +29,9 @@ from store.sqlite.statements import (
     fetch_named,
     fetch_one,
     last_version,
-    quoted,
+    near_names,
     read_json,
     reading,
-    trigrams_of,
 )
 from store.sqlite.vectors import model_of
 from text import words
@@ -335,19 +335,9 @@ class View:
             for row in rows
         ]
 
-    def near_names(self, reference: str, limit: int = 5) -> list[str]:
+    def near_names(self, reference: str) -> list[str]:
         """Ids of live entities with a name that resembles this one, for an error's hint."""
-        wanted = trigrams_of(f" {words.fold(reference)} ")
-        if not wanted:
-            return []
-        sql = """
-            SELECT e.id, sum(instr(' ' || a.key || ' ', k.value) > 0) AS shared
-            FROM aliases a JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL,
-                json_each(?) k
-            GROUP BY e.id, a.key HAVING shared * 3 > ? ORDER BY shared DESC, e.id LIMIT ?
-        """
-        rows = fetch_all(self.db, sql, (json.dumps(wanted), len(wanted), limit * 4))
-        return list(dict.fromkeys(row[0] for row in rows))[:limit]
+        return near_names(self.db, reference)
 
     def pending_count(self) -> int:
         return int(fetch_one(self.db, PENDING) or 0)
