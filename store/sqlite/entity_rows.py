@@ -104,11 +104,27 @@ class EntityRows:
         known = self._latest[key]
         if known and known["superseded_by"]:
             return self.put(replace(entity, id=known["superseded_by"]), source, about)
+        live = known is not None and known["valid_until"] is None
         entity_id = str(known["id"]) if known else entity.id
         values = _entity_values(entity, known)
-        live = known is not None and known["valid_until"] is None
         if known is None or not live or any(known[name] != values[name] for name in values):
-            self._open_version(key, entity_id, known, values, source, about)
+            if known is not None and live:
+                self.close(known["seq"])
+            row = values | {
+                "id": entity_id,
+                "key": key,
+                "properties": values["properties_json"],
+                "source": known["source"] if known else source,
+                "importance": known["importance"] if known else 0.5,
+                "created_at": known["created_at"] if known else self._now,
+                "now": self._now,
+                "valid_from": self._now if known else min(about, self._now),
+            }
+            self._db.execute(INSERT_ENTITY, row)
+            opened = {"seq": self._db.last_insert_rowid(), "valid_until": None}
+            self._latest[key] = row | opened | {"superseded_by": None}
+            detail = detail_json("new", known is None)
+            self._transaction.audit("entity", "entity", entity_id, "", detail)
         if known is None:
             self._known_from[entity_id] = about
             self._keys[entity_id] = set()
@@ -116,34 +132,6 @@ class EntityRows:
         self._name(entity_id, values["name"], entity.aliases, about)
         self._live[key] = entity_id
         return entity_id
-
-    def _open_version(
-        self,
-        key: str,
-        entity_id: str,
-        known: dict[str, Any] | None,
-        values: dict[str, str],
-        source: str,
-        about: str,
-    ) -> None:
-        """Write an entity's first version, or its next in place of the last known one."""
-        if known is not None and known["valid_until"] is None:
-            self.close(known["seq"])
-        row = values | {
-            "id": entity_id,
-            "key": key,
-            "properties": values["properties_json"],
-            "source": known["source"] if known else source,
-            "importance": known["importance"] if known else 0.5,
-            "created_at": known["created_at"] if known else self._now,
-            "now": self._now,
-            "valid_from": self._now if known else min(about, self._now),
-        }
-        self._db.execute(INSERT_ENTITY, row)
-        opened = {"seq": self._db.last_insert_rowid(), "valid_until": None}
-        self._latest[key] = row | opened | {"superseded_by": None}
-        new = detail_json("new", known is None)
-        self._transaction.audit("entity", "entity", entity_id, "", new)
 
     def close(self, seq: int) -> None:
         """Let a version of an entity end now."""

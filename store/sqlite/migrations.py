@@ -202,4 +202,6 @@ def _index_rest(writer: Writer) -> None:
         writer.entities.put_name_words(key)
     for seq, before, source, session_id in fetch_all(writer.db, CHUNKS_WITHOUT_POSTINGS):
         text, metadata = writer.transaction.searchable(seq)
-        writer.texts.put_postings(seq, Indexed(text), metadata, source, session_id, before)
+        indexed = Indexed(text)
+        weights = indexed.weights(metadata, source, session_id)
+        writer.texts.put_postings(seq, indexed, weights, before)

@@ -1,7 +1,7 @@
 """Rows of an import that are written together.
 
-Which keys and which numbers the file has already is asked once for all rows of a batch, so that a
-row that nothing resembles, as most do, needs no statement of its own.
+Which keys and numbers are in use is asked once for a whole batch. Most rows are new, so only few
+have to be looked for one by one.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ class NewRows:
         numbers: Sequence[int | None],
         last: int,
     ) -> None:
-        """`statements` insert a row, find those of `numbers` that are taken, and find at which
-        places of `keys` there is one that some row has; `last` is the highest number so far."""
+        """`statements` are three: to insert a row, to find which of `numbers` are in use, and to
+        find at which places of `keys` there is one in use. `last` is the highest number in use."""
         self._db, self._last = db, last
         self._insert, taken, there = statements
         self._rows: list[dict[str, Any]] = []

@@ -1,4 +1,8 @@
-"""Writing anew what is derived from memories, and removing what belongs to nothing."""
+"""Writing anew what is derived from memories, and removing what belongs to nothing.
+
+What the checks (checks.py) find missing in an index is made again from the memory's text. Rows
+without the chunk, entity or relation that they belong to are removed.
+"""
 
 from index.analysis import Indexed
 from store.sqlite.checks import CHECKS, EACH_INDEX

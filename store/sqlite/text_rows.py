@@ -50,20 +50,14 @@ class TextRows:
     ) -> None:
         """Write all that a chunk is found by; `before` is what had its place, if any did."""
         self.last_indexed = max(self.last_indexed, seq)
-        self.put_postings(seq, indexed, metadata, source, session_id, before)
+        weights = indexed.weights(metadata, source, session_id)
+        self.put_postings(seq, indexed, weights, before)
         self.put_pieces(seq, indexed.pieces(metadata), live=live)
 
     def put_postings(
-        self,
-        seq: int,
-        indexed: Indexed,
-        metadata: str,
-        source: str,
-        session_id: str,
-        before: int | None,
+        self, seq: int, indexed: Indexed, weights: Mapping[str, int], before: int | None
     ) -> None:
         """Write a chunk's terms; it takes the place of the version before, or of itself."""
-        weights = indexed.weights(metadata, source, session_id)
         place = seq if before is None else self._place(before) or seq
         numbers = self._numbers(weights)
         terms = np.array([numbers[term] for term in weights], "<u4").tobytes()

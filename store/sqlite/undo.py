@@ -13,13 +13,7 @@ import apsw
 from core.errors import InvalidInput, NotFound
 from index.analysis import Indexed
 from store.sqlite.removal import REMOVE_NAME_WORDS, remove_chunk
-from store.sqlite.row_changes import (
-    WATCHED,
-    RowChange,
-    noted_changes,
-    tells_undo,
-    without_rows,
-)
+from store.sqlite.row_changes import WATCHED, RowChange, noted_changes, tells_undo, without_rows
 from store.sqlite.statements import (
     ENDS,
     MENTIONED,
@@ -49,8 +43,8 @@ RECORDS = f"""
     ORDER BY a.id DESC LIMIT :limit
 """
 
-# The first later record of one of some targets, or that notes one of some rows, which are given by
-# their beginnings.
+# The first later record of one of some targets, or that notes one of some rows. A row is looked for
+# by its beginning (RowChange.noted_beginning).
 FIRST_LATER_RECORD = f"""
     SELECT a.id, a.action, a.target_id, a.at FROM audit a
     WHERE a.id > :id AND a.action <> 'undo' AND {_UNDONE_BY} IS NULL
@@ -124,8 +118,7 @@ HANGING_ON = {
     ),
 }
 
-# What was made since and is the same as what would be open again: a text, an entity or a relation.
-# Two entries of the timeline may have the same summary: see SAME_ENTRIES.
+# Entries of the timeline with one text are the same only if these are, too (see SAME_ENTRIES).
 _AS_ENTRY = """
     (
         SELECT json_array(t.category, t.expires_at IS NULL, (
@@ -133,6 +126,7 @@ _AS_ENTRY = """
         )) FROM timeline t WHERE t.chunk_seq = {0}.seq
     )
 """
+# What was made since and is the same as what would be open again: a text, an entity or a relation.
 SAME_MADE_SINCE = {
     "chunks": f"""
         SELECT 'chunk', n.id FROM chunks c JOIN chunks n ON n.content_hash = c.content_hash
@@ -155,7 +149,7 @@ SAME_MADE_SINCE = {
         WHERE c.id = :key AND n.id > :relation
     """,
 }
-# The ends of a relation of which nothing is live.
+# Those ends of a relation that are closed.
 DEAD_ENDS = """
     SELECT iif(o.id IN (SELECT id FROM chunks), 'chunk', 'entity'), o.id FROM (
         SELECT source_id AS id FROM relations WHERE id = :key
@@ -197,8 +191,7 @@ MENTIONED_SINCE = """
 
 MENTIONS_OF_NOBODY = "DELETE FROM mentions WHERE entity_id NOT IN (SELECT id FROM entities)"
 
-# The live entities of some names; without those that have not changed since a moment, if it is
-# known.
+# The live entities with some names: those that changed after a moment, or all if it is unknown.
 NAMED_SINCE = """
     SELECT DISTINCT a.entity_id FROM json_each(:keys) k JOIN aliases a ON a.key = k.value
     JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
