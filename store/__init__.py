@@ -150,7 +150,7 @@ class View(Protocol):
     def entity_names(self, kind: str | None = None) -> list[EntityNames]:
         """Every live entity, of one kind or of all, with its names and its mentions counted."""
 
-    def near_names(self, reference: str, limit: int = 5) -> list[str]:
+    def near_names(self, reference: str) -> list[str]:
         """Ids of live entities with a name that resembles this one, for an error's hint."""
 
     def history(self, limit: int, target: str | None, action: str | None) -> list[dict[str, Any]]:

@@ -1,4 +1,8 @@
-"""What a sound file promises, and the statements that find what breaks it."""
+"""What a sound file promises, and the statements that find what breaks it.
+
+Each check is one statement, whose rows are the faults. The text indexes and the pages are checked
+by SQLite itself.
+"""
 
 from collections.abc import Iterator
 
@@ -6,11 +10,11 @@ import apsw
 import numpy as np
 
 from store.sqlite.cue_snapshots import all_cues
+from store.sqlite.nul import max_length
 from store.sqlite.statements import TEXT_INDEXES, fetch_all, fetch_one, has_vectors, reading
 from store.sqlite.vectors import VECTOR_CHECKS
 
-# --- Checking --------------------------------------------------------------------------
-
+CHECK_STEPS = 10_000  # of SQLite's machine, after which a check looks at the clock: some 0.1 ms
 
 _UNINDEXED = """
     SELECT seq FROM chunks WHERE {0} EXCEPT SELECT {2} FROM {1}
@@ -53,7 +57,7 @@ CHECKS = {
     """,
 }
 
-# Of what is only there for who recalls by cues.
+# Only where memories are found by cues.
 CUE_CHECKS = {
     "not in cue_postings": """
         SELECT seq FROM chunks WHERE seq < (SELECT max(chunk_seq) FROM cue_postings)
@@ -61,9 +65,9 @@ CUE_CHECKS = {
     """,
     "halved cues": "SELECT chunk_seq FROM cue_postings WHERE length(cues) % 4 <> 0",
 }
-ROUNDS_BEYOND = """
+ROUNDS_BEYOND = f"""
     SELECT t.chunk_seq, c.content FROM turns t JOIN chunks c ON c.seq = t.chunk_seq
-    WHERE t.asked NOT BETWEEN 0 AND octet_length(c.content)
+    WHERE t.asked NOT BETWEEN 0 AND {max_length("c.content")}
 """
 
 
@@ -90,7 +94,7 @@ def _problems(db: apsw.Connection, pragma: str) -> list[str]:
     try:
         with reading(db):
             for table in TEXT_INDEXES:
-                # Its check alone would go by what this connection knew of it before others wrote.
+                # Without this the check would not see what other connections wrote to it.
                 fetch_one(db, f"SELECT rowid FROM {table}")
             return [row[0] for row in fetch_all(db, f"PRAGMA {pragma}") if row[0] != "ok"]
     except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -118,9 +122,3 @@ def _count(db: apsw.Connection, sql: str) -> int:
         return len(fetch_all(db, sql))
     except apsw.CorruptError:
         return 1
-
-
-# --- Mending ---------------------------------------------------------------------------
-
-
-CHECK_STEPS = 10_000  # of SQLite's machine, after which a check looks at the clock: some 0.1 ms

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from core import timestamps
 from core.errors import StoreBusy
 from store.sqlite.cue_snapshots import CueSnapshots, cue_numbers
+from store.sqlite.open_file import OpenFile
 from store.sqlite.statements import PUT_META, fetch_all, fetch_one, log, reading, to_json
-from store.sqlite.transactions import Transactions
 from store.types import CueExtractor
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class CueReads:
 class CueWrites:
     """Finds and writes the cues of chunks; does nothing where the settings ask for none."""
 
-    def __init__(self, database: Transactions, snapshots: CueSnapshots | None) -> None:
+    def __init__(self, database: OpenFile, snapshots: CueSnapshots | None) -> None:
         self._database, self._snapshots = database, snapshots
         self._checked = False
         self._finding = threading.Lock()

@@ -25,9 +25,9 @@ from store.sqlite import migrations
 from store.sqlite.cue_snapshots import CueSnapshots
 from store.sqlite.file_check import examine, identity
 from store.sqlite.migrations import migrate
+from store.sqlite.row_changes import noting_changes
 from store.sqlite.snapshots import Snapshots
 from store.sqlite.statements import APPLICATION_ID, fetch_one
-from store.sqlite.undo import noting_changes
 from store.sqlite.view import View
 from store.sqlite.writer import Writer
 from store.types import CueSettings
@@ -202,7 +202,7 @@ class Database:
         """
         with (
             self.transaction() as db,
-            noting_changes(db) if undoable else nullcontext() as changes,
+            noting_changes(db) if undoable else nullcontext() as note,
         ):
             spellings = self.snapshots.spellings(db, starts=True)
             if spellings is not self._spelled or len(self._terms) > MAX_TERMS:
@@ -211,8 +211,8 @@ class Database:
             writer = Writer(db, timestamps.now(), client, self._terms, spellings)
             yield writer
             writer.finish()
-            if changes is not None:
-                writer.note(changes())
+            if note is not None:
+                note(writer.transaction.last_audit)
         self.after_writing()
 
     @contextmanager

@@ -14,6 +14,8 @@ from core.types import StoredChunk, Vectors, milliseconds
 from index.analysis import Indexed
 from index.chunks import UNSPACED
 from index.postings import Rows
+from store.sqlite.nul import begin_alike
+from store.sqlite.open_file import OpenFile
 from store.sqlite.statements import (
     PUT_META,
     SEGMENTS,
@@ -24,7 +26,6 @@ from store.sqlite.statements import (
     reading,
     to_json,
 )
-from store.sqlite.transactions import Transactions
 from store.sqlite.vectors import all_vectors, dimension_of
 from store.sqlite.writer import Writer
 from store.types import EntryMatrix, EntryRow, NewEntry
@@ -218,7 +219,7 @@ class EntryReads:
 class EntryWrites:
     """Stores, completes, groups and ends entries."""
 
-    def __init__(self, database: Transactions) -> None:
+    def __init__(self, database: OpenFile) -> None:
         self._database = database
 
     def put(self, entry: NewEntry, client: str) -> StoredChunk:
@@ -226,7 +227,9 @@ class EntryWrites:
         chunk, indexed = entry.chunk, Indexed(entry.chunk.content)
         with self._database.writing(client) as writer:
             for seq, chunk_id, waits in _same_entries(writer, entry, indexed.hash):
-                writer.audit("remember", "chunk", chunk_id, "", detail_json("status", "exists"))
+                writer.transaction.audit(
+                    "remember", "chunk", chunk_id, "", detail_json("status", "exists")
+                )
                 return StoredChunk(seq, chunk_id, False, [], bool(waits))
             seq, chunk_id, waits = writer.put_new(chunk, indexed.hash)
             writer.write_chunks()
@@ -242,7 +245,7 @@ class EntryWrites:
         What its context ends with already is not added again.
         """
         with self._database.writing(client) as writer:
-            row = writer.live_version(entry_id)
+            row = writer.transaction.live_version(entry_id)
             db, seq = writer.db, row["seq"]
             if not fetch_one(db, "SELECT 1 FROM timeline WHERE chunk_seq = ?", (seq,)):
                 raise NotFound("missing.entry", id=entry_id)
@@ -250,9 +253,11 @@ class EntryWrites:
             if last[::-1] == list(segments):
                 return row["id"], False
             add_context(db, seq, segments)
-            text, metadata = writer.searchable(seq)
-            writer.index(seq, Indexed(text), metadata, row["source"], row["session_id"], seq)
-            writer.audit("context", "chunk", row["id"], "", detail_json("segments", len(segments)))
+            text, metadata = writer.transaction.searchable(seq)
+            writer.texts.index(seq, Indexed(text), metadata, row["source"], row["session_id"], seq)
+            writer.transaction.audit(
+                "context", "chunk", row["id"], "", detail_json("segments", len(segments))
+            )
             return row["id"], True
 
     def put_merged(self, rows: Sequence[tuple[int, Vectors]], made_by: str) -> int:
@@ -264,7 +269,7 @@ class EntryWrites:
             alive = [row for row in rows if fetch_one(writer.db, live, (row[0],))]
             for seq, merged in alive:
                 _put_merged(writer.db, seq, merged, made_by)
-                writer.changed(seq)
+                writer.transaction.changed(seq)
             return len(alive)
 
     def put_groups(self, groups: Mapping[str, Iterable[int]], found_by: str) -> None:
@@ -283,8 +288,10 @@ class EntryWrites:
             writer.db.execute(EXPIRE, {"at": at, "seq": seq})
             marked = writer.db.changes() > 0
             if marked:
-                writer.changed(seq)
-                writer.audit("mark", "chunk", chunk_id, reason, detail_json("expires_at", at))
+                writer.transaction.changed(seq)
+                writer.transaction.audit(
+                    "mark", "chunk", chunk_id, reason, detail_json("expires_at", at)
+                )
             return marked
 
     def close_overdue(self, client: str) -> int:
@@ -313,9 +320,8 @@ def _same_entries(
     }
     context = "".join(entry.context)
     for found in fetch_all(writer.db, SAME_ENTRIES, same):
-        # Not compared in SQL, where a text ends at its first NUL.
         parts = fetch_all(writer.db, SEGMENTS, (found[0], -1, 0))
-        if "".join(text for (text,) in parts).startswith(context):
+        if begin_alike("".join(text for (text,) in parts), context, len(context)):
             yield found
 
 

@@ -1,16 +1,8 @@
 """Erasing a memory, an entity or a source with all its traces.
 
-A memory goes with its versions, an entity with its names, its relations and those that were merged
-into it, a source with all that is from it: every row, what the audit says of it, recalls that
-returned it, and for an entity also questions and reasons that name it. A question in words of a
-memory is not known to be about it and stays in the log until that is trimmed. Entities of a source
-go where nobody else mentions them; of one session of it only memories go. The audit notes that
-something was erased, and of a memory its id.
-
-vec0 leaves zeros where a vector was (a test looks for its bytes). FTS5 keeps what is deleted in its
-segments, so these are merged into one. Words and cues that no text has any more go, and SQLite's
-samples of indexes. VACUUM then writes the file anew, and the log is emptied: until both were
-possible `meta` says `erased`, and another run finishes (`finish_erasing` of the store).
+A memory goes with all its versions, an entity with those that were merged into it. The audit keeps
+only that something was erased; words, names and logged recalls that tell of it go too. Until the
+file is written anew, its bytes may still be there: `finish_erasing` of the store does that.
 """
 
 from collections import Counter
@@ -23,13 +15,12 @@ import numpy as np
 
 from core.errors import InvalidInput, NotFound
 from store.sqlite.cue_snapshots import drop_unused_cues
-from store.sqlite.purge import (
+from store.sqlite.removal import (
     forget_records,
     keep_rev,
     remove_chunk,
     remove_names,
     remove_relation,
-    versions_of,
 )
 from store.sqlite.statements import (
     LATEST_ENTITY,
@@ -38,24 +29,17 @@ from store.sqlite.statements import (
     fetch_one,
     forget_changes,
     to_json,
+    versions_of,
 )
 from store.sqlite.writer import Writer
 from store.types import Erasing, Found
 from text import words
 
-# --- Purge and erase -------------------------------------------------------------------
-
-
-ERASED_AT_ONCE = 50  # memories, in the same sense
+BATCH_MEMORIES = 50  # erased in one transaction, while which other writers wait
+MAX_SHOWN_TEXTS = 3  # of what is to be erased
+NO_LIMIT = -1  # for SQLite
 ERASED = "erased"
 """The key of meta that is there while bytes of something erased may be in the file."""
-
-
-# -- what is to be forgotten for good --
-
-
-FIRST_TEXTS = 3  # that are shown of what is to be erased
-ALL_OF_THEM = -1  # no limit, for SQLite
 
 
 _OF_ENTITIES = """
@@ -73,8 +57,8 @@ _MERGED_INTO = """
     )
     SELECT id FROM same
 """
-# Entities that a source told of first and that nobody else tells of.
-_NOBODY_ELSES = """
+# Entities that a source was the first to name, and that no other source mentions.
+_ONLY_OF_SOURCE = """
     SELECT DISTINCT e.id FROM entities e WHERE e.source = :source COLLATE NOCASE
     AND NOT EXISTS (SELECT 1 FROM entities o WHERE o.superseded_by = e.id OR o.id = e.superseded_by)
     AND NOT EXISTS (
@@ -86,7 +70,7 @@ _NOBODY_ELSES = """
         WHERE m.entity_id = e.id AND m.origin <> 'found' AND c.source <> :source COLLATE NOCASE
     )
 """
-_SHOWN_BY_NOBODY = """
+_WITHOUT_EVIDENCE = """
     SELECT id FROM relations r WHERE id IN (SELECT value FROM json_each(?))
     AND NOT EXISTS (SELECT 1 FROM evidence v WHERE v.relation_id = r.id)
 """
@@ -104,14 +88,14 @@ _FORGET_ANSWERS = """
         SELECT 1 FROM json_each(results_json) r WHERE r.value IN (SELECT value FROM json_each(?))
     )
 """
-REASONS = "SELECT id, reason FROM audit WHERE reason <> ''"
-QUERIES = "SELECT id, query FROM recall_log"
+AUDIT_REASONS = "SELECT id, reason FROM audit WHERE reason <> ''"
+LOGGED_QUERIES = "SELECT id, query FROM recall_log"
 
 
 def _entities_to_erase(db: apsw.Connection, what: Erasing) -> list[str]:
     """The ids of entities, with those that were merged into them."""
-    if what.source and not what.session:  # of a session they may be known from another
-        return [row[0] for row in fetch_all(db, _NOBODY_ELSES, {"source": what.source})]
+    if what.source and not what.session:  # another session may mention them too
+        return [row[0] for row in fetch_all(db, _ONLY_OF_SOURCE, {"source": what.source})]
     if not what.entity:
         return []
     known = fetch_named(db, LATEST_ENTITY, words.identity(what.entity.removeprefix("entity:")))
@@ -122,26 +106,27 @@ def _entities_to_erase(db: apsw.Connection, what: Erasing) -> list[str]:
     return [row[0] for row in fetch_all(db, _MERGED_INTO, (known["id"],))]
 
 
-def _memories_to_erase(db: apsw.Connection, what: Erasing, most: int) -> list[str]:
-    """Ids of some of the versions to be erased."""
+def _versions_to_erase(db: apsw.Connection, what: Erasing, limit: int) -> list[str]:
+    """Ids of versions of memories to be erased, at most so many; of one memory all."""
     if what.chunk:
         return list(versions_of(db, what.chunk))
     if what.source:
-        bound: dict[str, Any] = {"source": what.source, "session": what.session, "most": most}
-        found = fetch_all(db, _OF_SOURCE + "ORDER BY seq LIMIT :most", bound)
+        bound: dict[str, Any] = {"source": what.source, "session": what.session, "limit": limit}
+        found = fetch_all(db, _OF_SOURCE + "ORDER BY seq LIMIT :limit", bound)
     elif what.with_memories:
         entities = to_json(_entities_to_erase(db, what))
-        found = fetch_all(db, _OF_ENTITIES + "LIMIT :most", {"entities": entities, "most": most})
+        found = fetch_all(db, _OF_ENTITIES + "LIMIT :limit", {"entities": entities, "limit": limit})
     else:
         found = []
     return [row[0] for row in found]
 
 
 def to_erase(db: apsw.Connection, what: Erasing) -> Found:
+    """What an erasure would remove; NotFound where there is nothing of that name."""
     entities = _entities_to_erase(db, what)
     chains = dict[tuple[int, ...], None]()
     seen = set[str]()
-    for chunk_id in _memories_to_erase(db, what, ALL_OF_THEM):
+    for chunk_id in _versions_to_erase(db, what, NO_LIMIT):
         if chunk_id not in seen:
             versions = versions_of(db, chunk_id)
             seen.update(versions)
@@ -150,14 +135,14 @@ def to_erase(db: apsw.Connection, what: Erasing) -> Found:
         name = what.chunk or what.entity or what.source
         raise NotFound("erase.unknown", kind=what.kind, name=name)
     sql = "SELECT content FROM chunks WHERE seq = ?"
-    texts = [fetch_one(db, sql, (chain[-1],)) for chain in islice(chains, FIRST_TEXTS)]
+    texts = [fetch_one(db, sql, (chain[-1],)) for chain in islice(chains, MAX_SHOWN_TEXTS)]
     return Found(len(chains), sum(map(len, chains)), len(entities), texts)
 
 
 def erase_some(writer: Writer, what: Erasing) -> Counter[str]:
     """Erase some of the memories, each with all its versions; how many of what."""
     db, done, gone = writer.db, Counter[str](), set[str]()
-    for chunk_id in _memories_to_erase(db, what, ERASED_AT_ONCE):
+    for chunk_id in _versions_to_erase(db, what, BATCH_MEMORIES):
         if chunk_id not in gone:
             versions = versions_of(db, chunk_id)
             done += _erase_memory(db, versions)
@@ -165,19 +150,21 @@ def erase_some(writer: Writer, what: Erasing) -> Counter[str]:
     if gone:
         forget_records(db, "chunk", gone)
         db.execute(_FORGET_ANSWERS, (to_json(sorted(gone)),))
-        keep_rev(db, writer.rev)
+        keep_rev(db, writer.transaction.rev)
         forget_changes(db)
     return done
 
 
 def _erase_memory(db: apsw.Connection, versions: Mapping[str, int]) -> Counter[str]:
     relations = {row[0] for each in versions for row in fetch_all(db, _ENDS_AT, (each,))}
-    shown = {row[0] for seq in versions.values() for row in fetch_all(db, _FIRST_SHOWN_BY, (seq,))}
+    shown = {
+        row[0] for seq in versions.values() for row in fetch_all(db, _STORED_WITH_EVIDENCE, (seq,))
+    }
     for relation_id in relations:
         _erase_relation(db, relation_id)
     for seq in versions.values():
         remove_chunk(db, seq)
-    orphans = [row[0] for row in fetch_all(db, _SHOWN_BY_NOBODY, (to_json(sorted(shown)),))]
+    orphans = [row[0] for row in fetch_all(db, _WITHOUT_EVIDENCE, (to_json(sorted(shown)),))]
     for relation_id in orphans:
         _erase_relation(db, relation_id)
     counts = {"versions": len(versions), "relations": len(relations) + len(orphans)}
@@ -188,8 +175,8 @@ _ENDS_AT = """
     SELECT id FROM relations WHERE source_id = ?1
     UNION SELECT id FROM relations WHERE target_id = ?1
 """
-# One that was first told without a memory does not end with the memories that tell of it.
-_FIRST_SHOWN_BY = """
+# A relation stored without evidence outlives the chunks that mention it.
+_STORED_WITH_EVIDENCE = """
     SELECT r.id FROM evidence v JOIN relations r ON r.id = v.relation_id
     WHERE v.chunk_seq = ? AND r.evidence_chunk_id IS NOT NULL
 """
@@ -230,11 +217,11 @@ def _forget_named(db: apsw.Connection, ids: Sequence[str], names: set[str]) -> N
     bound = {
         "ids": to_json(ids),
         "quoted": to_json([to_json(name) for name in names]),
-        "reasons": to_json(_naming(db, REASONS, names)),
+        "reasons": to_json(_naming(db, AUDIT_REASONS, names)),
     }
     db.execute(_FORGET_NAMED, bound)
     db.execute(_FORGET_ANSWERS, (to_json([f"entity:{each}" for each in ids]),))
-    asked = [(each,) for each in _naming(db, QUERIES, names)]
+    asked = [(each,) for each in _naming(db, LOGGED_QUERIES, names)]
     db.executemany("DELETE FROM recall_log WHERE id = ?", asked)
 
 
@@ -246,7 +233,7 @@ def _naming(db: apsw.Connection, sql: str, names: set[str]) -> list[int]:
 
 
 def drop_unused(db: apsw.Connection) -> None:
-    """Remove words that no text has any more, and what SQLite noted of the rows that there were."""
+    """Remove terms, cues and names that nothing has any more, and SQLite's samples of rows."""
     used = np.zeros(1 + int(fetch_one(db, "SELECT coalesce(max(id), 0) FROM terms")), np.bool_)
     for (terms,) in db.execute("SELECT terms FROM postings"):
         used[np.frombuffer(terms, "<u4")] = True
@@ -255,5 +242,5 @@ def drop_unused(db: apsw.Connection) -> None:
     drop_unused_cues(db)
     db.execute("DELETE FROM name_words WHERE key NOT IN (SELECT key FROM aliases)")
     if fetch_one(db, "SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'"):
-        db.execute("DELETE FROM sqlite_stat4")  # samples of what indexes hold
+        db.execute("DELETE FROM sqlite_stat4")
     forget_changes(db)

@@ -35,7 +35,7 @@ class Erasure:
             more = step["memories"] > 0
         with self._database.overwriting(), self._database.writing(client) as writer:
             done += erase_entities(writer, what)
-            writer.audit("erase", what.kind, what.shown, "", to_json(dict(done)))
+            writer.transaction.audit("erase", what.kind, what.shown, "", to_json(dict(done)))
         return done
 
     def is_unfinished(self) -> bool:

@@ -1,12 +1,12 @@
-"""The audit, read: what was done, by whom, and what of it can be undone."""
+"""The audit, read: what was done, by whom, and whether it can be undone."""
 
 import json
 from typing import Any
 
 import apsw
 
-from store.sqlite.purge import versions_of
-from store.sqlite.statements import fetch_all, to_json
+from store.sqlite.row_changes import tells_undo, without_rows
+from store.sqlite.statements import fetch_all, to_json, versions_of
 
 UNDONE_BY = """
     (SELECT u.id FROM audit u WHERE u.action = 'undo' AND u.target_id = CAST(a.id AS TEXT))
@@ -24,14 +24,10 @@ RECORDS = f"""
 """
 
 
-def holds_undo(action: str, detail: dict[str, Any]) -> bool:
-    """Whether a record tells what an undo needs."""
-    return "closed" in detail if action == "merge" else bool(detail.get("rows"))
-
-
 def read_history(
     db: apsw.Connection, limit: int, target: str | None, action: str | None
 ) -> list[dict[str, Any]]:
+    """The newest records of the audit, of one target or action where that is named."""
     ids = None if target is None else to_json([target, *versions_of(db, target)])
     bound = {"ids": ids, "action": action, "limit": limit}
     rows = fetch_all(db, RECORDS, bound)
@@ -40,6 +36,5 @@ def read_history(
 
 def _shown_record(row: dict[str, Any]) -> dict[str, Any]:
     detail = json.loads(row["detail"])
-    can_undo = row["undone_by"] is None and holds_undo(row["action"], detail)
-    shown = {key: value for key, value in detail.items() if key not in ("rows", "after")}
-    return row | {"detail": shown, "can_undo": can_undo}
+    can_undo = row["undone_by"] is None and tells_undo(row["action"], detail)
+    return row | {"detail": without_rows(detail), "can_undo": can_undo}

@@ -1,11 +1,8 @@
 """Taking the records of an export into a file.
 
-A record is put in, or is there already, or contradicts what is there and is left out; what is there
-is not changed. What a record refers to may have another id or number here than where it came from.
-Which records of a transaction may be there already is asked of all at once, and the new ones are
-written together (new_rows.py). Text indexes are made on the way. Links that were found in texts
-come from the export, and are looked for only where one of the two files has names that the other
-did not know.
+Nothing that is there is changed: a record is put in, or is there already, or contradicts what is
+there and is left out. What a record refers to may have another id or number here than where it
+came from.
 """
 
 import json
@@ -15,21 +12,21 @@ from typing import Any
 
 import apsw
 
-from core.types import Vectors
 from index.analysis import Indexed
 from store.sqlite.entries import PUT_ENTRY, add_context
 from store.sqlite.new_rows import NewRows
+from store.sqlite.open_file import OpenFile
 from store.sqlite.statements import (
     CHUNK_VERSION,
     ENDS,
-    PLACE,
+    PLACE_OF_CHUNK,
+    PUT_TURN,
     fetch_all,
     fetch_named,
     fetch_one,
     to_json,
 )
-from store.sqlite.transactions import Transactions
-from store.sqlite.writer import PUT_PIECES, PUT_TURN, Writer
+from store.sqlite.writer import Writer
 from store.types import Outcome
 from text import words
 
@@ -64,37 +61,37 @@ IMPORT_AUDIT = """
         :number, :at, :client, :action, :target_kind, :target_id, :reason, :detail
     )
 """
-IMPORT_VECTOR = "INSERT INTO vectors (rowid, embedding, live) VALUES (?, ?, ?)"
 
-# Which of some numbers rows have, and at which places of a list something stands that rows have.
-TAKEN = "SELECT value FROM json_each(?) WHERE value IN (SELECT {1} FROM {0})"
-CHUNKS_THERE = """
+# Which of some numbers are taken.
+_TAKEN = "SELECT value FROM json_each(?) WHERE value IN (SELECT {1} FROM {0})"
+# At which places of a list there is the key of some row.
+KNOWN_CHUNKS = """
     SELECT k.key FROM json_each(?) k WHERE EXISTS (SELECT 1 FROM chunks WHERE id = k.value)
 """
-ENTITIES_THERE = """
+KNOWN_ENTITIES = """
     SELECT k.key FROM json_each(?) k WHERE EXISTS (SELECT 1 FROM entities WHERE key = k.value)
 """
-RELATIONS_THERE = """
+KNOWN_RELATIONS = """
     SELECT k.key FROM json_each(?) k WHERE EXISTS (
         SELECT 1 FROM relations WHERE source_id = k.value ->> 0
         AND target_id = k.value ->> 1 AND relation = k.value ->> 2
     )
 """
-AUDIT_THERE = """
+KNOWN_AUDIT = """
     SELECT k.key FROM json_each(?) k WHERE EXISTS (SELECT 1 FROM audit WHERE target_id = k.value)
 """
-# To put in a row, to find which numbers are taken and which keys are known.
-_ENTITIES = (IMPORT_ENTITY, TAKEN.format("entities", "seq"), ENTITIES_THERE)
-_CHUNKS = (IMPORT_CHUNK, TAKEN.format("chunks", "seq"), CHUNKS_THERE)
-_RELATIONS = (IMPORT_RELATION, TAKEN.format("relations", "id"), RELATIONS_THERE)
-_AUDIT = (IMPORT_AUDIT, TAKEN.format("audit", "id"), AUDIT_THERE)
+# For NewRows: to insert a row, to find which numbers are taken and which keys are known.
+_ENTITIES = (IMPORT_ENTITY, _TAKEN.format("entities", "seq"), KNOWN_ENTITIES)
+_CHUNKS = (IMPORT_CHUNK, _TAKEN.format("chunks", "seq"), KNOWN_CHUNKS)
+_RELATIONS = (IMPORT_RELATION, _TAKEN.format("relations", "id"), KNOWN_RELATIONS)
+_AUDIT = (IMPORT_AUDIT, _TAKEN.format("audit", "id"), KNOWN_AUDIT)
 
 VERSIONS_OF_KEY = """
     SELECT id, seq, kind, name, summary, properties_json, updated_at
     FROM entities WHERE key = ? ORDER BY seq
 """
-# The one relation of a file that an export means: written then, or holding for ever as it does.
-RELATION_WRITTEN = """
+# The relations here that an exported one may be: written at the same time, or both without end.
+SAME_RELATION_HERE = """
     SELECT id, weight, properties_json, valid_until FROM relations
     WHERE source_id = :source_id AND target_id = :target_id AND relation = :relation
     AND (
@@ -103,13 +100,13 @@ RELATION_WRITTEN = """
     )
     ORDER BY id <> :id, id
 """
-AUDIT_WRITTEN = """
+SAME_RECORD_HERE = """
     SELECT id, detail_json FROM audit
     WHERE target_id = :target_id AND at = :at AND client = :client AND action = :action
     AND target_kind = :target_kind AND reason = :reason AND id >= :id ORDER BY id
 """
 
-# A version that an export says was replaced is joined to the next one once that is there too.
+# A version is joined to the next one, of which the export tells, once that is there too.
 LINK_VERSION = """
     UPDATE chunks SET superseded_by = :next
     WHERE id = :id AND valid_until = :valid_until AND superseded_by IS NULL
@@ -120,42 +117,38 @@ LINK_VERSION = """
 NEXT_VERSION = """
     SELECT n.seq FROM chunks c JOIN chunks n ON n.id = c.superseded_by WHERE c.seq = ?
 """
-NAMED_IN = """
-    SELECT DISTINCT a.entity_id FROM json_each(?) k JOIN aliases a ON a.key = k.value
-    JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
-"""
-SEARCHED_BESIDE = """
+METADATA_OF_CHUNKS = """
     SELECT seq, metadata FROM searchable WHERE seq IN (SELECT value FROM json_each(?))
 """
-TAKE_PLACE = "UPDATE postings SET place = ?, rev = ? WHERE chunk_seq = ?"
+SET_PLACE = "UPDATE postings SET place = ?, rev = ? WHERE chunk_seq = ?"
 
 _OPENED = ("kind", "name", "summary", "properties", "updated_at")
 _WRITTEN_ONCE = ("content", "source", "session_id", "timestamp", "created_at", "valid_from")
 
 
 class Intake:
-    """Records of an export on their way into a file, in which nothing that is there changes.
+    """Puts the records of one export into a file.
 
     Entities come first, then chunks, relations and the audit; what they refer to is there, or
-    among them. Each call of put is one short transaction; a run that was killed is made whole by
-    another with the same records. Numbers of rows are kept where they are free, and what refers
-    to others is led to the new ones.
+    among them. Each call of put is one short transaction; a run that was killed is completed by
+    another with the same records. Rows keep their numbers where these are free; otherwise they get
+    new ones, and so does whatever refers to them.
     """
 
-    def __init__(self, database: Transactions, listed: Set[str], made_by: str = "") -> None:
+    def __init__(self, database: OpenFile, listed: Set[str], made_by: str = "") -> None:
         """`listed` are the keys of the export's entities, `made_by` the mark of its vectors' model.
 
-        Vectors are kept as long as that is the file's mark; chunks without are to wait for theirs.
+        Vectors are put in while that is the file's mark; chunks without any wait for theirs.
         """
         self._database, self._listed, self._made_by = database, listed, made_by
         self._ids: dict[str, str] = {}  # entities that are spelled otherwise here
         kinds = ("chunk", "entity", "relation", "audit")
         self._numbers = {kind: dict[int, int]() for kind in kinds}
-        self._meant: set[int] = set()  # relations here that one of the export is already
+        self._meant: set[int] = set()  # relations here that some record is known to mean
         self._new_audits: set[int] = set()
         self._last_entity: int | None = None
-        self._has_others = False  # entities of which the export knows nothing
-        self._before: dict[str, dict[str, Any]] = {}  # what waits for its next version, by its id
+        self._has_others = False  # entities here that the export does not list
+        self._before: dict[str, dict[str, Any]] = {}  # versions whose next is not there, by its id
 
     def compare(self, kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
         """What would become of each record; nothing is written."""
@@ -219,13 +212,13 @@ class Intake:
         names = {name["key"] for each in records for name in each["names"]}
         terms = {term for name in names for term in words.folded_terms(name)}
         with self._database.writing("") as writer:
-            writer.look_up(words.stems(terms))
+            writer.texts.look_up(words.stems(terms))
             last = int(fetch_one(writer.db, "SELECT coalesce(max(seq), 0) FROM entities"))
             new = NewRows(writer.db, _ENTITIES, keys, numbers, last)
             return list(map(partial(self._put_entity, writer, new), keys, records))
 
     def _put_entity(
-        self, writer: "Writer", new: "NewRows", key: str, record: dict[str, Any]
+        self, writer: Writer, new: NewRows, key: str, record: dict[str, Any]
     ) -> Outcome:
         outcome: Outcome = "new"
         if new.may_have(key):
@@ -236,10 +229,10 @@ class Intake:
         entity_id = str(self._id(record["id"]))
         names = [each | {"entity_id": entity_id} for each in record["names"]]
         for (spelled,) in list(writer.db.executemany(IMPORT_NAME, names)):
-            self._make_known(writer, entity_id, spelled)
+            writer.entities.make_known(entity_id, spelled)
         return outcome
 
-    def _put_versions(self, new: "NewRows", key: str, record: dict[str, Any]) -> None:
+    def _put_versions(self, new: NewRows, key: str, record: dict[str, Any]) -> None:
         """The versions keep their order, and their numbers if all of these are free."""
         rows = [
             version
@@ -251,19 +244,12 @@ class Intake:
         for before, number in zip(given, new.add(key, rows, given), strict=True):
             self._renumber("entity", before, number)
 
-    def _make_known(self, writer: "Writer", entity_id: str, key: str) -> None:
-        """Let a new name be found, and be looked for in the texts that were here before."""
-        writer.spellings.add([key])
-        writer.put_name_words(key)
-        if not words.is_common(key) and writer.may_stand(key):
-            writer.new_names.append((entity_id, key, writer.last_indexed))
-
     # -- chunks --
 
     def _put_chunks(self, records: Sequence[dict[str, Any]]) -> list[Outcome]:
         indexed = [Indexed(each["content"]) for each in records]
         with self._database.writing("") as writer:
-            writer.look_up(term for text in indexed for term in text.terms)
+            writer.texts.look_up(term for text in indexed for term in text.terms)
             self._look_for_others(writer.db)
             places = self._put_rows(writer, records, indexed)
             new = [
@@ -277,11 +263,11 @@ class Intake:
             return [outcome for outcome, _ in places]
 
     def _put_rows(
-        self, writer: "Writer", records: Sequence[dict[str, Any]], indexed: Sequence[Indexed]
+        self, writer: Writer, records: Sequence[dict[str, Any]], indexed: Sequence[Indexed]
     ) -> list[tuple[Outcome, int]]:
         """Write the rows of those memories that are not there; the seq of each."""
         ids, seqs = [each["id"] for each in records], [each["seq"] for each in records]
-        new = NewRows(writer.db, _CHUNKS, ids, seqs, writer.first_new)
+        new = NewRows(writer.db, _CHUNKS, ids, seqs, writer.transaction.seq_before)
         places = [
             self._put_row(writer, new, record, text.hash)
             for record, text in zip(records, indexed, strict=True)
@@ -290,7 +276,7 @@ class Intake:
         return places
 
     def _put_row(
-        self, writer: "Writer", new: "NewRows", record: dict[str, Any], content_hash: int
+        self, writer: Writer, new: NewRows, record: dict[str, Any], content_hash: int
     ) -> tuple[Outcome, int]:
         outcome: Outcome = "new"
         seq: int | None = None
@@ -303,31 +289,32 @@ class Intake:
         self._renumber("chunk", record["seq"], seq)
         return outcome, seq
 
-    def _fits(self, writer: "Writer") -> bool:
+    def _fits(self, writer: Writer) -> bool:
         """Whether the export's vectors are of the file's model."""
         return self._made_by != "" and self._made_by == writer.mark
 
-    def _complete(
-        self, writer: "Writer", new: Sequence[tuple[int, dict[str, Any], Indexed]]
-    ) -> None:
+    def _complete(self, writer: Writer, new: Sequence[tuple[int, dict[str, Any], Indexed]]) -> None:
         """Write what hangs on new memories, and what they are found by."""
         db, seqs = writer.db, [seq for seq, _, _ in new]
         for seq, record, _ in new:
             self._put_beside(writer, seq, record)
-        if seqs and min(seqs) <= writer.first_new:
+        if seqs and min(seqs) <= writer.transaction.seq_before:
             # Cues are read in order, so from there on again.
             db.execute("DELETE FROM cue_postings WHERE chunk_seq > ?", (min(seqs),))
-        metadata = dict(fetch_all(db, SEARCHED_BESIDE, (to_json(seqs),)))
+        metadata = dict(fetch_all(db, METADATA_OF_CHUNKS, (to_json(seqs),)))
         for seq, record, indexed in new:
             self._mention(writer, seq, record, indexed)
-            self._index(writer, seq, record, indexed, metadata[seq])
-        writer.write_postings()
+            source, session_id = record["source"], record["session_id"]
+            live = record["valid_until"] is None
+            writer.texts.index(seq, indexed, metadata[seq], source, session_id, None, live=live)
+        writer.texts.write_postings()
 
-    def _put_beside(self, writer: "Writer", seq: int, record: dict[str, Any]) -> None:
-        """Write its tags, and what fewer memories have: vectors, a round, an entry."""
+    def _put_beside(self, writer: Writer, seq: int, record: dict[str, Any]) -> None:
+        """Write a memory's tags, and vectors, a round or an entry where it has them."""
         writer.tag(seq, record["tags"])
         if "vectors" in record and self._fits(writer):
-            _import_vectors(writer, seq, record["vectors"], record["valid_until"] is None)
+            live = record["valid_until"] is None
+            writer.vectors.put(seq, record["vectors"], live=live)
         if turn := record.get("round"):
             writer.db.execute(PUT_TURN, (seq, turn["id"], turn["asked"]))
         if entry := record.get("entry"):
@@ -346,37 +333,17 @@ class Intake:
         if given is not None and here is not None and given != here:
             self._numbers[kind][given] = here
 
-    def _mention(
-        self, writer: "Writer", seq: int, record: dict[str, Any], indexed: Indexed
-    ) -> None:
+    def _mention(self, writer: Writer, seq: int, record: dict[str, Any], indexed: Indexed) -> None:
         """Link a chunk as the export says, and with names in its text that only this file has."""
         for entity_id, origin in record["mentions"].items():
-            writer.mentions[str(self._id(entity_id)), seq] = origin
+            writer.entities.mention(seq, [str(self._id(entity_id))], origin)
         if record["valid_until"] is not None or not self._has_others:
             return
-        spelled = writer.spellings.among(indexed.names(writer.spellings.starts))
-        for (entity_id,) in fetch_all(writer.db, NAMED_IN, (to_json(spelled),)):
-            if words.identity(entity_id) not in self._listed:
-                writer.mention(seq, [entity_id], "found")
+        named = writer.entities.named_in(indexed)
+        others = [each for each in named if words.identity(each) not in self._listed]
+        writer.entities.mention(seq, others, "found")
 
-    def _index(
-        self,
-        writer: "Writer",
-        seq: int,
-        record: dict[str, Any],
-        indexed: Indexed,
-        metadata: str,
-    ) -> None:
-        weights = indexed.weights(metadata, record["source"], record["session_id"])
-        writer.put_postings(seq, indexed, weights, None)
-        writer.last_indexed = max(writer.last_indexed, seq)
-        if record["valid_until"] is None:
-            writer.pieces[seq] = indexed.pieces(metadata)
-        else:
-            pieces = (seq, indexed.pieces(metadata))
-            writer.db.execute(PUT_PIECES.format("closed_trigrams"), pieces)
-
-    def _link(self, writer: "Writer", record: dict[str, Any]) -> None:
+    def _link(self, writer: Writer, record: dict[str, Any]) -> None:
         """Join a version to the next and to the one before, whichever of them is there."""
         pairs = [record] if record["superseded_by"] else []
         if (before := self._before.pop(record["id"], None)) is not None:
@@ -389,9 +356,9 @@ class Intake:
                     "superseded_by": each["superseded_by"]
                 }
             while linked is not None:  # all that follow have the place of the first
-                place = fetch_one(writer.db, PLACE, (linked,))
+                place = fetch_one(writer.db, PLACE_OF_CHUNK, (linked,))
                 linked = fetch_one(writer.db, NEXT_VERSION, (linked,))
-                writer.db.execute(TAKE_PLACE, (place, writer.rev, linked))
+                writer.db.execute(SET_PLACE, (place, writer.transaction.rev, linked))
 
     # -- relations and the audit --
 
@@ -401,7 +368,7 @@ class Intake:
         ends: dict[str, Any] = {end: self._id(record[end]) for end in ENDS}
         own = self._numbers["relation"].get(record["id"], record["id"])
         bound = record | ends | {"id": own}
-        for relation_id, weight, properties, until in fetch_all(db, RELATION_WRITTEN, bound):
+        for relation_id, weight, properties, until in fetch_all(db, SAME_RELATION_HERE, bound):
             if relation_id not in self._meant or relation_id == own:
                 same = weight == record["weight"] and json.loads(properties) == record["properties"]
                 later = record["valid_until"] in (until, None)
@@ -412,7 +379,7 @@ class Intake:
         shown: list[tuple[int, str]] = []
         keys = [(*(self._id(each[end]) for end in ENDS), each["relation"]) for each in records]
         with self._database.writing("") as writer:
-            db, last = writer.db, writer.last_relation
+            db, last = writer.db, writer.relations.last_id
             new = NewRows(db, _RELATIONS, keys, [each["id"] for each in records], last)
             places = list(map(partial(self._put_relation, db, new), keys, records))
             new.write()
@@ -425,7 +392,7 @@ class Intake:
             return [outcome for outcome, _ in places]
 
     def _put_relation(
-        self, db: apsw.Connection, new: "NewRows", key: tuple[Any, ...], record: dict[str, Any]
+        self, db: apsw.Connection, new: NewRows, key: tuple[Any, ...], record: dict[str, Any]
     ) -> tuple[Outcome, int]:
         outcome: Outcome = "new"
         number: int | None = None
@@ -444,7 +411,7 @@ class Intake:
     ) -> tuple[Outcome, int | None]:
         here = self._renumbered(record)
         own = self._numbers["audit"].get(record["id"], record["id"])
-        for number, detail in fetch_all(db, AUDIT_WRITTEN, here | {"id": own or 0}):
+        for number, detail in fetch_all(db, SAME_RECORD_HERE, here | {"id": own or 0}):
             mine = number == own or number not in self._new_audits
             if mine and json.loads(detail) == here["detail"]:
                 return "there", number
@@ -460,7 +427,7 @@ class Intake:
             new.write()
             return outcomes
 
-    def _put_audit(self, db: apsw.Connection, new: "NewRows", record: dict[str, Any]) -> Outcome:
+    def _put_audit(self, db: apsw.Connection, new: NewRows, record: dict[str, Any]) -> Outcome:
         here, number = self._renumbered(record), None
         outcome: Outcome = "new"
         # Which number a merge has here may be known only since this batch began.
@@ -536,11 +503,3 @@ def _find_chunk(db: apsw.Connection, record: dict[str, Any]) -> tuple[Outcome, i
     same = same and json.loads(known["metadata_json"]) == record["metadata"]
     later = record["valid_until"] in (known["valid_until"], None)
     return "there" if same and later else "conflict", known["seq"]
-
-
-def _import_vectors(writer: "Writer", seq: int, vectors: Vectors, live: bool) -> None:
-    for part, vector in enumerate(vectors):
-        writer.last_window += 1
-        writer.windows.append((writer.last_window, seq, part))
-        row = (writer.last_window, vector.tobytes(), int(live))
-        writer.db.execute(IMPORT_VECTOR, row)

@@ -1,4 +1,8 @@
-"""Making the tables of a new file, and bringing an older one up to date."""
+"""Making the tables of a new file, and bringing an older one up to date.
+
+A new file gets the tables of schema.sql. An older one goes through the steps of MIGRATIONS that
+it lacks, and then gets terms for what has none, all in one transaction.
+"""
 
 from collections.abc import Callable
 
@@ -6,9 +10,17 @@ import apsw
 
 from config import ROOT
 from core import timestamps
+from index.analysis import Indexed
 from index.links import Spellings
-from store.sqlite.statements import APPLICATION_ID
+from store.sqlite.statements import APPLICATION_ID, fetch_all
 from store.sqlite.writer import Writer
+
+NAMES_WITHOUT_WORDS = "SELECT key FROM aliases EXCEPT SELECT key FROM name_words"
+CHUNKS_WITHOUT_POSTINGS = """
+    SELECT c.seq, o.seq, c.source, c.session_id FROM chunks c
+    LEFT JOIN chunks o ON o.superseded_by = c.id
+    WHERE c.seq NOT IN (SELECT chunk_seq FROM postings) ORDER BY c.seq
+"""
 
 
 def _to_postings(db: apsw.Connection) -> None:
@@ -73,7 +85,7 @@ def _to_changes(db: apsw.Connection) -> None:
 
 
 def _to_cues(db: apsw.Connection) -> None:
-    """From version 3: tables for recall by cues, which stay empty until somebody does that."""
+    """From version 3: tables for recall by cues, which stay empty until somebody uses it."""
     db.execute("""
         CREATE TABLE cues (
             id  INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -92,7 +104,7 @@ def _to_cues(db: apsw.Connection) -> None:
 
 
 def _to_timeline(db: apsw.Connection) -> None:
-    """From version 4: tables for entries of the timeline, whose context is searched too."""
+    """From version 4: tables for entries of the timeline, whose contexts are searched too."""
     db.execute("""
         CREATE TABLE timeline (
             chunk_seq  INTEGER PRIMARY KEY REFERENCES chunks (seq),
@@ -171,7 +183,7 @@ def migrate(db: apsw.Connection) -> None:
             for step in MIGRATIONS[version - 1 :]:
                 step(db)
             writer = Writer(db, timestamps.now(), "", {}, Spellings(()))
-            writer.index_rest()
+            _index_rest(writer)
             writer.finish()
         db.pragma("user_version", SCHEMA_VERSION)
         db.execute("COMMIT")
@@ -179,3 +191,17 @@ def migrate(db: apsw.Connection) -> None:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def _index_rest(writer: Writer) -> None:
+    """Write the words of every name that has none yet, and the terms of every such chunk.
+
+    Oldest first, since a version takes the place of the one before.
+    """
+    for (key,) in fetch_all(writer.db, NAMES_WITHOUT_WORDS):
+        writer.entities.put_name_words(key)
+    for seq, before, source, session_id in fetch_all(writer.db, CHUNKS_WITHOUT_POSTINGS):
+        text, metadata = writer.transaction.searchable(seq)
+        indexed = Indexed(text)
+        weights = indexed.weights(metadata, source, session_id)
+        writer.texts.put_postings(seq, indexed, weights, before)

@@ -1,4 +1,8 @@
-"""Rows of an import that are written together."""
+"""Rows of an import that are written together.
+
+Which keys and numbers are in use is asked once for a whole batch. Most rows are new, so only few
+have to be looked for one by one.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +13,7 @@ from store.sqlite.statements import fetch_all, to_json
 
 
 class NewRows:
-    """Rows of one transaction, which are written together.
-
-    Which of them may be there already is asked of all at once, and most are not: only those that
-    may be need to be looked for one by one.
-    """
+    """Collects the rows of one transaction, gives them numbers, and writes them together."""
 
     def __init__(
         self,
@@ -23,16 +23,16 @@ class NewRows:
         numbers: Sequence[int | None],
         last: int,
     ) -> None:
-        """`statements` put a row in, tell which of these numbers are taken, and at which places
-        of `keys` one stands that rows have; `last` is the highest number there was."""
+        """`statements` are three: to insert a row, to find which of `numbers` are in use, and to
+        find at which places of `keys` there is one in use. `last` is the highest number in use."""
         self._db, self._last = db, last
-        self._put, taken, there = statements
+        self._insert, taken, there = statements
         self._rows: list[dict[str, Any]] = []
         self._taken = {row[0] for row in fetch_all(db, taken, (to_json(numbers),))}
         self._keys = {keys[place] for (place,) in fetch_all(db, there, (to_json(keys),))}
 
     def may_have(self, key: Any) -> bool:
-        """Whether there may be rows with that key, which then are in the file."""
+        """Whether there may be rows with that key; if so, they are in the file afterwards."""
         if key not in self._keys:
             return False
         self.write()
@@ -41,9 +41,10 @@ class NewRows:
     def add(
         self, key: Any, rows: Sequence[dict[str, Any]], numbers: Sequence[int | None]
     ) -> list[int]:
-        """Note new rows that belong together; their numbers.
+        """Collect new rows that belong together; their numbers.
 
-        These are the ones they had, if all are free and in order, else the next ones.
+        They keep the numbers that they had if all of these are free and in order, else they get
+        the next ones.
         """
         given = [number for number in numbers if number is not None]
         in_order = len(given) == len(rows) and given == sorted(set(given))
@@ -58,5 +59,5 @@ class NewRows:
         return given
 
     def write(self) -> None:
-        self._db.executemany(self._put, self._rows)
+        self._db.executemany(self._insert, self._rows)
         self._rows = []

@@ -19,8 +19,8 @@ import apsw
 import numpy as np
 
 from core.types import Model, Vectors
+from store.sqlite.open_file import OpenFile
 from store.sqlite.statements import fetch_all, fetch_one, has_table, has_vectors
-from store.sqlite.transactions import Transactions
 from store.sqlite.vectors import make_vectors_table, model_of, record_model
 from store.types import WaitingText
 
@@ -106,7 +106,7 @@ class NextVectors:
     Each step is one short transaction, and any may be the last: what it left is gone on with.
     """
 
-    def __init__(self, database: Transactions) -> None:
+    def __init__(self, database: OpenFile) -> None:
         self._database = database
 
     # -- looking --

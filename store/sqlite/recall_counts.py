@@ -1,4 +1,4 @@
-"""The log of recalls, and counts of rows."""
+"""The log of recalls, and how often each row was recalled."""
 
 import json
 from collections import Counter
@@ -7,19 +7,12 @@ from typing import Any
 
 from core.types import LogEntry
 
-# --- SQL: writing ----------------------------------------------------------------------
-
-
 INSERT_LOG = """
     INSERT INTO recall_log (
         query, strategy, results_json, recall_details_json, graph_hops, latency_ms, client,
         created_at
     ) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-
-
-# --- Counting --------------------------------------------------------------------------
-
 
 _COUNTED = """
     UPDATE {0} SET recall_count = recall_count + ?, last_recalled = ?
@@ -29,7 +22,7 @@ COUNT_CHUNKS, COUNT_ENTITIES = _COUNTED.format("chunks"), _COUNTED.format("entit
 
 
 def log_row(entry: LogEntry) -> tuple[Any, ...]:
-    """What INSERT_LOG takes."""
+    """What INSERT_LOG binds for one recall."""
     return (
         entry.query,
         entry.strategy,
@@ -43,7 +36,10 @@ def log_row(entry: LogEntry) -> tuple[Any, ...]:
 
 
 def recalled_rows(entries: Sequence[LogEntry], prefix: str) -> list[tuple[int, str, str]]:
-    """How often, and when last, each row was returned whose key in the results has the prefix."""
+    """How often and when last each row of one table was returned, and its id, as COUNT_... bind it.
+
+    The prefix is what keys of that table have in results.
+    """
     times = [
         (key.removeprefix(prefix), entry.created_at)
         for entry in entries

@@ -1,15 +1,24 @@
-"""Writing anew what is derived from memories."""
+"""Writing anew what is derived from memories, and removing what belongs to nothing.
+
+What the checks (checks.py) find missing in an index is made again from the memory's text. Rows
+without the chunk, entity or relation that they belong to are removed.
+"""
 
 from index.analysis import Indexed
 from store.sqlite.checks import CHECKS, EACH_INDEX
 from store.sqlite.statements import fetch_all
-from store.sqlite.writer import PUT_PIECES, Writer
+from store.sqlite.writer import Writer
 
-REINDEXED_AT_ONCE = 100  # chunks of one transaction, while which other writers wait
+BATCH_REINDEXED = 100  # chunks of one transaction, while which other writers wait
 
-LACKING = (*(CHECKS[f"not in {index[1]}"] for index in EACH_INDEX), CHECKS["halved postings"])
+CHUNKS_TO_REINDEX = (
+    *(CHECKS[f"not in {index[1]}"] for index in EACH_INDEX),
+    CHECKS["halved postings"],
+)
 
-AGAIN = """
+# Whether a chunk is live, its source and session, and where its place is known from: from itself if
+# it has terms, else from the version before.
+CHUNK_TO_INDEX = """
     SELECT valid_until IS NULL, source, session_id, coalesce(
         (SELECT chunk_seq FROM postings WHERE chunk_seq = c.seq),
         (SELECT max(seq) FROM chunks o WHERE o.superseded_by = c.id)
@@ -17,9 +26,9 @@ AGAIN = """
     FROM chunks c WHERE seq = ?
 """
 
-_OF_NO = "DELETE FROM {0} WHERE {1} NOT IN (SELECT {3} FROM {2}) RETURNING 1"
+_REMOVE_ORPHANS = "DELETE FROM {0} WHERE {1} NOT IN (SELECT {3} FROM {2}) RETURNING 1"
 REMOVE_ORPHANS = [
-    _OF_NO.format(*each)
+    _REMOVE_ORPHANS.format(*each)
     for each in (
         ("tags", "chunk_seq", "chunks", "seq"),
         ("mentions", "chunk_seq", "chunks", "seq"),
@@ -40,14 +49,9 @@ REMOVE_ORPHANS = [
 
 def index_again(writer: Writer, seq: int) -> None:
     """Write what a chunk is found by; it keeps its place, or takes that of the version before."""
-    db = writer.db
-    for live, source, session_id, before in fetch_all(db, AGAIN, (seq,)):
-        text, metadata = writer.searchable(seq)
-        indexed = Indexed(text)
-        writer.put_postings(seq, indexed, indexed.weights(metadata, source, session_id), before)
-        if live:
-            writer.pieces[seq] = indexed.pieces(metadata)
-        else:
-            db.execute("DELETE FROM closed_trigrams WHERE rowid = ?", (seq,))
-            pieces = indexed.pieces(metadata)
-            db.execute(PUT_PIECES.format("closed_trigrams"), (seq, pieces))
+    texts = writer.texts
+    for live, source, session_id, before in fetch_all(writer.db, CHUNK_TO_INDEX, (seq,)):
+        text, metadata = writer.transaction.searchable(seq)
+        if not live:
+            texts.drop_pieces(seq, live=False)
+        texts.index(seq, Indexed(text), metadata, source, session_id, before, live=bool(live))

@@ -16,6 +16,7 @@ from text import words
 log = logging.getLogger("mnelo")
 
 APPLICATION_ID = 0x6D6E656C  # "mnel": tells our files from other programs'
+MAX_NEAR_NAMES = 5  # that an error proposes for one that is unknown
 SINCE_EVER = "0001-01-01T00:00:00.000Z"
 
 
@@ -89,12 +90,30 @@ CHUNK_VERSION = """
     FROM chunks WHERE id = ?
 """
 
+# All versions of the memory that one id belongs to, oldest first.
+VERSIONS = """
+    WITH RECURSIVE
+        older (id) AS (
+            VALUES (?1)
+            UNION SELECT c.id FROM older JOIN chunks c ON c.superseded_by = older.id
+        ),
+        newer (id) AS (
+            VALUES (?1)
+            UNION SELECT c.superseded_by FROM newer JOIN chunks c ON c.id = newer.id
+            WHERE c.superseded_by IS NOT NULL
+        )
+    SELECT c.id, c.seq FROM chunks c WHERE c.id IN (SELECT id FROM older UNION SELECT id FROM newer)
+    ORDER BY c.seq
+"""
+
 PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
 
 # One transaction writes at a time, so a number above all others is above all that anybody saw.
 NEXT_REV = "(SELECT coalesce(max(rev), 0) + 1 FROM postings)"
 
-PLACE = "SELECT place FROM postings WHERE chunk_seq = ?"
+PLACE_OF_CHUNK = "SELECT place FROM postings WHERE chunk_seq = ?"
+
+PUT_TURN = "INSERT OR REPLACE INTO turns VALUES (?, ?, ?)"
 
 CHANGED_ALL = f"UPDATE postings SET rev = {NEXT_REV}"
 
@@ -155,6 +174,11 @@ def last_version(db: apsw.Connection, chunk_id: str) -> dict[str, Any]:
         chunk_id = version["superseded_by"]
 
 
+def versions_of(db: apsw.Connection, chunk_id: str) -> dict[str, int]:
+    """The ids and seqs of all versions of a memory, oldest first; none where it is not there."""
+    return dict(fetch_all(db, VERSIONS, (chunk_id,)))
+
+
 def has_vectors(db: apsw.Connection) -> bool:
     return has_table(db, "vectors")
 
@@ -176,30 +200,7 @@ def entity_id_of(db: apsw.Connection, reference: str, asof: str | None = None) -
     return str(ids.pop()) if len(ids) == 1 else None
 
 
-to_json = json.JSONEncoder(ensure_ascii=False).encode
-"""A value as JSON, its text as it stands."""
-
-
-@lru_cache(maxsize=64)
-def detail_json(name: str, value: str | int) -> str:
-    """What nearly every row of the audit says beside what was done to what."""
-    return to_json({name: value})
-
-
-def quoted(term: str) -> str:
-    return '"' + term.replace('"', '""').replace("\x00", " ") + '"'
-
-
-def bounds_of_prefix(text: str) -> tuple[str, str]:
-    """The bounds between which all that begins with a text sorts."""
-    return text, text[:-1] + chr(min(ord(text[-1]) + 1, 0x10FFFF))
-
-
-def trigrams_of(text: str) -> list[str]:
-    return list(dict.fromkeys(text[at : at + 3] for at in range(len(text) - 2)))
-
-
-def near_names(db: apsw.Connection, reference: str, limit: int = 5) -> list[str]:
+def near_names(db: apsw.Connection, reference: str) -> list[str]:
     """Ids of live entities with a name that resembles this one, for an error's hint."""
     wanted = trigrams_of(f" {words.fold(reference)} ")
     if not wanted:
@@ -210,8 +211,27 @@ def near_names(db: apsw.Connection, reference: str, limit: int = 5) -> list[str]
             json_each(?) k
         GROUP BY e.id, a.key HAVING shared * 3 > ? ORDER BY shared DESC, e.id LIMIT ?
     """
-    rows = fetch_all(db, sql, (json.dumps(wanted), len(wanted), limit * 4))
-    return list(dict.fromkeys(row[0] for row in rows))[:limit]
+    rows = fetch_all(db, sql, (json.dumps(wanted), len(wanted), 4 * MAX_NEAR_NAMES))
+    return list(dict.fromkeys(row[0] for row in rows))[:MAX_NEAR_NAMES]
+
+
+to_json = json.JSONEncoder(ensure_ascii=False).encode
+"""A value as JSON, its text as it stands."""
+
+
+@lru_cache(maxsize=64)
+def detail_json(name: str, value: str | int) -> str:
+    """What nearly every row of the audit says beside what was done to what."""
+    return to_json({name: value})
+
+
+def bounds_of_prefix(text: str) -> tuple[str, str]:
+    """The bounds between which all that begins with a text sorts."""
+    return text, text[:-1] + chr(min(ord(text[-1]) + 1, 0x10FFFF))
+
+
+def trigrams_of(text: str) -> list[str]:
+    return list(dict.fromkeys(text[at : at + 3] for at in range(len(text) - 2)))
 
 
 # --- The index in memory ---------------------------------------------------------------
@@ -250,11 +270,6 @@ TEXT_INDEXES = ("trigrams", "closed_trigrams")
 
 
 # --- Purge and erase -------------------------------------------------------------------
-
-
-UNUSED_NAME_WORDS = """
-    DELETE FROM name_words WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM aliases WHERE key = ?1)
-"""
 
 
 def forget_changes(db: apsw.Connection) -> None:

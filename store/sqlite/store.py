@@ -78,8 +78,6 @@ class SqliteStore(Database):
         """Store memories, or find them stored, with all that hangs on them."""
         indexed = [Indexed(chunk.content) for chunk in chunks]
         with self.writing(client) as writer:
-            writer.look_up(term for text in indexed for term in text.terms)
-            writer.look_for([text.hash for text in indexed])
             return writer.put_chunks(chunks, indexed)
 
     def replace_chunk(
@@ -113,11 +111,11 @@ class SqliteStore(Database):
     def put_relation(self, relation: NewRelation, client: str) -> tuple[int, str]:
         """Store a relation; its id and what was done."""
         with self.writing(client, undoable=True) as writer:
-            return writer.put_relation(relation, source="manual", about=writer.now)
+            return writer.relations.put(relation, source="manual", about=writer.now)
 
     def forget_relation(self, relation_id: int, reason: str, client: str) -> int:
         with self.writing(client, undoable=True) as writer:
-            return writer.forget_relation(relation_id, reason)
+            return writer.relations.forget(relation_id, reason)
 
     def forget_entity(
         self, entity_id: str, reason: str, cascade: bool, client: str
@@ -128,12 +126,12 @@ class SqliteStore(Database):
     def merge_entities(self, keep: str, duplicate: str, reason: str, client: str) -> Merge | None:
         """Make two entities one; None where they are already."""
         with self.writing(client) as writer:
-            return writer.merge_entities(keep, duplicate, reason)
+            return writer.merging.merge(keep, duplicate, reason)
 
     def undo_merge(self, audit_id: int, client: str) -> int:
         """Take a merge back; how many were."""
         with self.writing(client) as writer:
-            return writer.undo_merge(audit_id)
+            return writer.merging.undo(audit_id)
 
     def undo(self, audit_id: int, client: str) -> dict[str, Any]:
         """Put every row back that a recorded action changed; what was undone, and its record."""
@@ -164,7 +162,7 @@ class SqliteStore(Database):
         with self.writing("") as writer:
             if writer.mark != made_by:
                 return 0
-            return sum(writer.fill(seq, vectors) for seq, vectors in rows)
+            return sum(writer.vectors.fill(seq, vectors) for seq, vectors in rows)
 
     def log_recalls(self, entries: Sequence[LogEntry]) -> None:
         """Write recall_log, and count each returned row as recalled; for one thread only.

@@ -6,9 +6,8 @@ import apsw
 
 from core.types import Change, NewChunk
 from index.analysis import Indexed
-from store.sqlite.statements import fetch_all, fetch_one, to_json
-from store.sqlite.transactions import Transactions
-from store.sqlite.writer import PUT_TURN
+from store.sqlite.open_file import OpenFile
+from store.sqlite.statements import PUT_TURN, fetch_all, fetch_one, to_json
 from store.types import TurnRow
 
 ROUND_AGAIN = "the same round again"
@@ -73,7 +72,7 @@ class TurnReads:
 class TurnWrites:
     """Stores and forgets rounds."""
 
-    def __init__(self, database: Transactions) -> None:
+    def __init__(self, database: OpenFile) -> None:
         self._database = database
 
     def put(self, chunk: NewChunk, round_id: str | None, asked: int, client: str) -> str:

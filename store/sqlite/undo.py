@@ -1,37 +1,21 @@
-"""Putting back what one record of the audit changed; and the audit, read.
+"""Putting back what one record of the audit changed.
 
-While something is forgotten, updated, related or declared, SQLite's session extension notes which
-rows of memories and links are made and which of their columns change. The noted rows stand in the
-audit, without any text. An undo asks that each row still is what the action made of it, removes
-those that the action made and gives the others their former values: the tables are as before but
-for what else was said since. A memory that is open again is linked with names that came to be
-meanwhile.
-
-It is refused, with the record that is in the way, where something builds on what would go: another
-version, a relation, a memory that says it again, the same text, entity or relation said anew, an
-end that is no longer there. The later record is then undone first. A remember has no undo: a forget
-closes it and keeps that it was known. Nor has an undo: the action is done again. A merge has an
-undo of its own (merging.py). Rounds of conversations come and go with their chunks; one does not
-come back beside another of the same id. A round that was remembered again with another time is a
-new memory, so that has no undo.
+An undo puts every row back as it was before an action, but refuses where something later builds on
+what the action did: it then names the first later record, which has to be undone first.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from typing import Any
-
-import apsw
 
 from core.errors import InvalidInput, NotFound
 from index.analysis import Indexed
-from store.sqlite.changes import RowChange
-from store.sqlite.history import UNDONE_BY, holds_undo
-from store.sqlite.purge import remove_chunk
+from store.sqlite.history import UNDONE_BY
+from store.sqlite.removal import REMOVE_NAME_WORDS, remove_chunk
+from store.sqlite.row_changes import WATCHED, RowChange, noted_changes, tells_undo
 from store.sqlite.statements import (
     ENDS,
     MENTIONED,
-    UNUSED_NAME_WORDS,
     fetch_all,
     fetch_named,
     fetch_one,
@@ -39,27 +23,12 @@ from store.sqlite.statements import (
     is_behind,
     to_json,
 )
-from store.sqlite.vectors import WINDOWS_OF_CHUNK
 from store.sqlite.writer import Writer
 
-# --- Undo ------------------------------------------------------------------------------
-
-
-# What an action writes that can be undone, what hangs on others first: the key of each table, and
-# the columns of its rows that ever change.
-WATCHED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "tags": (("chunk_seq", "tag"), ()),
-    "evidence": (("relation_id", "chunk_seq"), ()),
-    "mentions": (("entity_id", "chunk_seq"), ("origin",)),
-    "aliases": (("key", "entity_id"), ("valid_from",)),
-    "relations": (("id",), ("valid_from", "valid_until")),
-    "entities": (("seq",), ("valid_from", "valid_until", "superseded_by")),
-    "chunks": (("seq",), ("valid_until", "superseded_by")),
-}
-
 RECORD = f"SELECT a.*, {UNDONE_BY} AS undone_by FROM audit a WHERE a.id = ?"
-# The first later record of what is named, by kind and id or by the beginning of a noted row.
-LATER = f"""
+# The first later record of one of some targets, or that notes one of some rows. A row is looked for
+# by its beginning (RowChange.noted_beginning).
+FIRST_LATER_RECORD = f"""
     SELECT a.id, a.action, a.target_id, a.at FROM audit a
     WHERE a.id > :id AND a.action <> 'undo' AND {UNDONE_BY} IS NULL
     AND (
@@ -95,8 +64,9 @@ _AT_ENTITY = f"""
     SELECT r.id FROM entities e JOIN relations r ON r.{{0}} = e.id
     WHERE e.seq = :key AND (r.id > :relation OR {_IS_NEW})
 """
-# What hangs on a row that an action made: with what it did not make itself, it cannot go.
-HANGING = {
+# What hangs on a row that an action made. The row cannot go with anything that the action did not
+# make itself.
+HANGING_ON = {
     "chunks": (
         ("tags", "SELECT chunk_seq, tag FROM tags WHERE chunk_seq = :key"),
         (
@@ -131,8 +101,7 @@ HANGING = {
     ),
 }
 
-# What was made since and says what would be said again: the same text, entity or relation.
-# Entries of the timeline with the same summary may be two: see SAME_ENTRIES.
+# Entries of the timeline with one text are the same only if these are, too (see SAME_ENTRIES).
 _AS_ENTRY = """
     (
         SELECT json_array(t.category, t.expires_at IS NULL, (
@@ -140,7 +109,8 @@ _AS_ENTRY = """
         )) FROM timeline t WHERE t.chunk_seq = {0}.seq
     )
 """
-SAID_AGAIN = {
+# What was made since and is the same as what would be open again: a text, an entity or a relation.
+SAME_MADE_SINCE = {
     "chunks": f"""
         SELECT 'chunk', n.id FROM chunks c JOIN chunks n ON n.content_hash = c.content_hash
         AND n.valid_until IS NULL AND n.content = c.content AND n.source = c.source
@@ -162,7 +132,7 @@ SAID_AGAIN = {
         WHERE c.id = :key AND n.id > :relation
     """,
 }
-# The ends of a relation of which nothing is live.
+# Those ends of a relation that are closed.
 DEAD_ENDS = """
     SELECT iif(o.id IN (SELECT id FROM chunks), 'chunk', 'entity'), o.id FROM (
         SELECT source_id AS id FROM relations WHERE id = :key
@@ -173,7 +143,7 @@ DEAD_ENDS = """
 """
 
 _OF_CHUNK = "SELECT 'chunk', id FROM chunks WHERE seq = "
-TARGETS = {
+TARGETS_OF_ROW = {
     "chunks": _OF_CHUNK + "?1",
     "tags": _OF_CHUNK + "?1 AND ?2 IS NOT NULL",
     "entities": "SELECT 'entity', id FROM entities WHERE seq = ?1",
@@ -182,12 +152,13 @@ TARGETS = {
     "relations": "SELECT 'relation', CAST(?1 AS TEXT)",
     "evidence": f"SELECT 'relation', CAST(?1 AS TEXT) UNION ALL {_OF_CHUNK} ?2",
 }
-"""For each table what the audit calls that which a row is of, by the row's key."""
+"""For each table the audit's targets that a row belongs to, by the row's key."""
 
-SAID = ("chunks", "relations")
-"""What is said again without any row being changed."""
+REPEATED_UNCHANGED = ("chunks", "relations")
+"""The tables of what can be stored again without a change of any row: only the audit shows it."""
 
-# Whether another relation shows that a chunk is about an entity, or the memory was told again.
+# Whether a mention has another reason by now: the memory was stored again, or is evidence of
+# another relation of the entity.
 MENTIONED_SINCE = """
     SELECT 1 FROM chunks c WHERE c.seq = :seq AND (
         EXISTS (
@@ -201,6 +172,9 @@ MENTIONED_SINCE = """
     )
 """
 
+MENTIONS_OF_NOBODY = "DELETE FROM mentions WHERE entity_id NOT IN (SELECT id FROM entities)"
+
+# The live entities with some names: those that changed after a moment, or all if it is unknown.
 NAMED_SINCE = """
     SELECT DISTINCT a.entity_id FROM json_each(:keys) k JOIN aliases a ON a.key = k.value
     JOIN entities e ON e.id = a.entity_id AND e.valid_until IS NULL
@@ -209,30 +183,8 @@ NAMED_SINCE = """
 """
 
 
-@contextmanager
-def noting_changes(db: apsw.Connection) -> Iterator[Callable[[], list[RowChange]]]:
-    """Watch what is changed of memories and links; gives a way to ask what it is so far."""
-    with closing(apsw.Session(db, "main")) as session:
-        for table in WATCHED:
-            session.attach(table)
-        yield lambda: list(_row_changes(db, session.changeset()))
-
-
-def _row_changes(db: apsw.Connection, changeset: bytes) -> Iterator[RowChange]:
-    for each in apsw.Changeset.iter(changeset):
-        keys, watched = WATCHED[each.name]
-        columns = [row[1] for row in fetch_all(db, f"PRAGMA table_info({each.name})")]
-        old, new = (dict(zip(columns, row or (), strict=False)) for row in (each.old, each.new))
-        before, after = (
-            {name: row[name] for name in watched if row and row[name] is not apsw.no_change}
-            for row in (old, new)
-        )
-        if before or not old:
-            key = [(old or new)[name] for name in keys]
-            yield RowChange(each.name, key, before if old else None, after)
-
-
 def undo_record(writer: Writer, audit_id: int) -> dict[str, Any]:
+    """Put every row back that a recorded action changed; what was undone, and its record."""
     record = fetch_named(writer.db, RECORD, audit_id)
     if record is None:
         raise NotFound("undo.unknown", id=audit_id)
@@ -241,46 +193,46 @@ def undo_record(writer: Writer, audit_id: int) -> dict[str, Any]:
     undoing = _Undo(writer, record, detail)
     if record["action"] == "merge":
         undoing.refuse_merged_on()
-        writer.undo_merge(audit_id)
+        writer.merging.undo(audit_id)
     else:
         undoing.put_back()
-        writer.audit("undo", record["action"], str(audit_id), "", "{}")
-    writer.write_audits()
+        writer.transaction.audit("undo", record["action"], str(audit_id), "", "{}")
+    writer.transaction.write_audits()
     return {
         "undone": audit_id,
         "action": record["action"],
         "kind": record["target_kind"],
         "target": record["target_id"],
-        "audit_id": writer.last_audit,
+        "audit_id": writer.transaction.last_audit,
     }
 
 
 def _refuse_undo(record: dict[str, Any], detail: dict[str, Any]) -> None:
     """Raise InvalidInput for a record that cannot be undone, whatever the file holds."""
-    told = {"id": record["id"], "action": record["action"], "target": record["target_id"]}
+    named = {"id": record["id"], "action": record["action"], "target": record["target_id"]}
     if record["action"] == "undo":
         raise InvalidInput("undo.undo", id=record["id"])
     if record["action"] not in ("forget", "update", "relate", "merge"):
-        raise InvalidInput("undo.no_undo", **told)
+        raise InvalidInput("undo.no_undo", **named)
     if record["undone_by"] is not None:
         raise InvalidInput("undo.done", id=record["id"], by=record["undone_by"])
-    if not holds_undo(record["action"], detail):
-        raise InvalidInput("undo.nothing" if "rows" in detail else "undo.lacking", **told)
+    if not tells_undo(record["action"], detail):
+        raise InvalidInput("undo.nothing" if "rows" in detail else "undo.lacking", **named)
 
 
 class _Undo:
-    """Puts back what one record changed; nothing where a later action builds on it."""
+    """Puts back what one record changed, or refuses where a later action builds on it."""
 
     def __init__(self, writer: Writer, record: dict[str, Any], detail: dict[str, Any]) -> None:
         self._writer, self._db, self._record = writer, writer.db, record
-        self._rows = [RowChange(*row) for row in detail.get("rows", ())]
+        self._rows = noted_changes(detail)
         self._after: dict[str, Any] = detail.get("after", {}) | {"now": writer.now}
         self._detail = detail
         self._own = {(row.table, *row.key) for row in self._rows}
 
     def refuse_merged_on(self) -> None:
         """Refuse where what two entities became was merged into another one."""
-        kept = self._writer.known_entity(self._detail["keep"])
+        kept = self._writer.entities.known(self._detail["keep"])
         if kept["superseded_by"]:
             self._refuse([("entity", kept["id"])])
 
@@ -307,23 +259,24 @@ class _Undo:
             if self._current(row) != row.after:
                 self._refuse(self._targets(row), [row])
             if row.table == "entities" and row.before is not None:
-                self._refuse_if(SAID_AGAIN["entities"], row)
-        said = [each for row in made if row.table in SAID for each in self._targets(row)]
+                self._refuse_if(SAME_MADE_SINCE["entities"], row)
+        repeated = [row for row in made if row.table in REPEATED_UNCHANGED]
+        targets = [each for row in repeated for each in self._targets(row)]
         if self._record["action"] == "relate":
-            said.append(("relation", self._record["target_id"]))
-            said += self._told_of_new(made)
-        if later := self._later(said):
+            targets.append(("relation", self._record["target_id"]))
+            targets += self._memories_of_new(made)
+        if later := self._later(targets):
             self._refuse_for(later)
         for row in made:
-            for table, sql in HANGING.get(row.table, ()):
+            for table, sql in HANGING_ON.get(row.table, ()):
                 self._refuse_hanging(row, table, sql)
 
-    def _told_of_new(self, made: Sequence[RowChange]) -> list[tuple[str, str]]:
-        """The memories that tell of an entity that goes: each may be told again since."""
+    def _memories_of_new(self, made: Sequence[RowChange]) -> list[tuple[str, str]]:
+        """The memories that mention an entity that goes: each may have been stored again since."""
         if not any(row.table == "entities" for row in made):
             return []
-        told = [row for row in made if row.table == "mentions" and row.after["origin"] != "found"]
-        return [each for row in told for each in self._targets(row) if each[0] == "chunk"]
+        given = [row for row in made if row.table == "mentions" and row.after["origin"] != "found"]
+        return [each for row in given for each in self._targets(row) if each[0] == "chunk"]
 
     def _refuse_hanging(self, row: RowChange, table: str, sql: str) -> None:
         for key in fetch_all(self._db, sql, self._bound(row)):
@@ -332,11 +285,11 @@ class _Undo:
                 self._refuse([*self._targets(hangs), *self._targets(row)], [row])
 
     def _refuse_doubled(self, row: RowChange) -> None:
-        """Refuse where what is open again was said anew, or leads to what is no longer there."""
+        """Refuse where what is open again was also stored anew, or leads to what is closed."""
         if row.table == "chunks":
-            self._refuse_if(SAID_AGAIN["chunks"], row)
+            self._refuse_if(SAME_MADE_SINCE["chunks"], row)
         elif row.table == "relations" and self._holds(row):
-            self._refuse_if(SAID_AGAIN["relations"], row)
+            self._refuse_if(SAME_MADE_SINCE["relations"], row)
             ends = fetch_all(self._db, DEAD_ENDS, {"key": row.key[0]})
             if later := self._later(ends):
                 self._refuse_for(later)
@@ -352,8 +305,8 @@ class _Undo:
     def _refuse(self, targets: Sequence[tuple[str, str]], rows: Sequence[RowChange] = ()) -> None:
         if later := self._later(targets, rows):
             self._refuse_for(later)
-        told = {"action": self._record["action"], "target": self._record["target_id"]}
-        raise InvalidInput("undo.changed", id=self._record["id"], **told)
+        named = {"action": self._record["action"], "target": self._record["target_id"]}
+        raise InvalidInput("undo.changed", id=self._record["id"], **named)
 
     def _refuse_for(self, later: tuple[int, str, str, str]) -> None:
         record, action, target, at = later
@@ -363,19 +316,18 @@ class _Undo:
     def _later(
         self, targets: Sequence[tuple[str, str]], rows: Sequence[RowChange] = ()
     ) -> tuple[int, str, str, str] | None:
-        """The first record since that is of one of the targets, or that changed one of the rows."""
-        noted = [json.dumps(row[:2], ensure_ascii=False, separators=(",", ":")) for row in rows]
+        """The first later record of one of the targets, or that changed one of the rows."""
         bound = {
             "id": self._record["id"],
             "targets": to_json(targets),
-            "rows": to_json([each.removesuffix("]") + "," for each in noted]),
+            "rows": to_json([row.noted_beginning for row in rows]),
         }
-        found: list[tuple[int, str, str, str]] = fetch_all(self._db, LATER, bound)
+        found: list[tuple[int, str, str, str]] = fetch_all(self._db, FIRST_LATER_RECORD, bound)
         return found[0] if found else None
 
     def _targets(self, row: RowChange) -> list[tuple[str, str]]:
-        """What the audit calls that which a row is of."""
-        return fetch_all(self._db, TARGETS[row.table], row.key)
+        """The audit's targets that a row belongs to."""
+        return fetch_all(self._db, TARGETS_OF_ROW[row.table], row.key)
 
     # -- putting back --
 
@@ -403,7 +355,7 @@ class _Undo:
         else:
             self._db.execute(f"DELETE FROM {row.table} WHERE {_of_key(row.table)}", row.key)
         if row.table == "aliases":
-            self._db.execute(UNUSED_NAME_WORDS, (row.key[0],))
+            self._db.execute(REMOVE_NAME_WORDS, (row.key[0],))
         if row.table == "entities":
             self._db.execute(MENTIONS_OF_NOBODY)
 
@@ -416,28 +368,21 @@ class _Undo:
             self._reopen(row.key[0])
 
     def _reopen(self, seq: int) -> None:
-        """Let current searches find a memory again, and whoever was named since in its text."""
-        text, metadata = self._writer.searchable(seq)
+        """Let searches of live memories find one again, also by names that are new since."""
+        writer = self._writer
+        text, metadata = writer.transaction.searchable(seq)
         indexed = Indexed(text)
-        self._db.execute("DELETE FROM closed_trigrams WHERE rowid = ?", (seq,))
-        self._writer.pieces[seq] = indexed.pieces(metadata)
-        self._writer.changed(seq)
-        windows = fetch_all(self._db, WINDOWS_OF_CHUNK, (seq,))
-        self._db.executemany("UPDATE vectors SET live = 1 WHERE rowid = ?", windows)
-        if not windows:  # whatever became of them while it was closed
+        writer.texts.drop_pieces(seq, live=False)
+        writer.texts.put_pieces(seq, indexed.pieces(metadata), live=True)
+        writer.transaction.changed(seq)
+        if not writer.vectors.set_live(seq, True):  # whatever became of them while it was closed
             self._db.execute("UPDATE chunks SET pending = 1 WHERE seq = ?", (seq,))
-        spelled = self._writer.spellings.among(indexed.names(self._writer.spellings.starts))
+        names = to_json(writer.entities.names_in(indexed))
         since = None if is_behind(self._db, self._after["change"]) else self._after["change"]
-        named = fetch_all(self._db, NAMED_SINCE, {"keys": to_json(spelled), "since": since})
+        named = fetch_all(self._db, NAMED_SINCE, {"keys": names, "since": since})
         known = {row[0] for row in fetch_all(self._db, MENTIONED, (seq,))}
-        self._writer.mention(seq, [row[0] for row in named if row[0] not in known], "found")
+        writer.entities.mention(seq, [row[0] for row in named if row[0] not in known], "found")
 
 
 def _of_key(table: str) -> str:
     return " AND ".join(f"{name} = ?" for name in WATCHED[table][0])
-
-
-# --- Purge and erase -------------------------------------------------------------------
-
-
-MENTIONS_OF_NOBODY = "DELETE FROM mentions WHERE entity_id NOT IN (SELECT id FROM entities)"

@@ -20,7 +20,7 @@ from store.sqlite.checks import (
 from store.sqlite.cue_snapshots import drop_cues, drop_unused_cues
 from store.sqlite.database import Database
 from store.sqlite.purge import PURGES
-from store.sqlite.repair import LACKING, REINDEXED_AT_ONCE, REMOVE_ORPHANS, index_again
+from store.sqlite.repair import BATCH_REINDEXED, CHUNKS_TO_REINDEX, REMOVE_ORPHANS, index_again
 from store.sqlite.statements import CHANGED_ALL, TEXT_INDEXES, fetch_all, forget_changes
 from store.sqlite.vectors import MEND, vector_checks
 
@@ -138,10 +138,10 @@ class Upkeep:
         """
         removed = self._unindex()
         with self._database.reader() as db:
-            lacking = sorted({row[0] for sql in LACKING for row in fetch_all(db, sql)})
-        for start in range(0, len(lacking), REINDEXED_AT_ONCE):
+            lacking = sorted({row[0] for sql in CHUNKS_TO_REINDEX for row in fetch_all(db, sql)})
+        for start in range(0, len(lacking), BATCH_REINDEXED):
             with self._database.writing("") as writer:
-                for seq in lacking[start : start + REINDEXED_AT_ONCE]:
+                for seq in lacking[start : start + BATCH_REINDEXED]:
                     index_again(writer, seq)
         return removed + len(lacking)
 

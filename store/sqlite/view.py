@@ -14,6 +14,7 @@ from store.sqlite.cues import CueReads
 from store.sqlite.entries import EntryReads
 from store.sqlite.export import RecordReads
 from store.sqlite.history import read_history
+from store.sqlite.nul import quoted
 from store.sqlite.snapshots import Snapshots
 from store.sqlite.statements import (
     EDGE_COLUMNS,
@@ -34,7 +35,6 @@ from store.sqlite.statements import (
     fetch_one,
     last_version,
     near_names,
-    quoted,
     read_json,
     reading,
 )
@@ -342,9 +342,9 @@ class View:
             for row in rows
         ]
 
-    def near_names(self, reference: str, limit: int = 5) -> list[str]:
+    def near_names(self, reference: str) -> list[str]:
         """Ids of live entities with a name that resembles this one, for an error's hint."""
-        return near_names(self.db, reference, limit)
+        return near_names(self.db, reference)
 
     def history(self, limit: int, target: str | None, action: str | None) -> list[dict[str, Any]]:
         """The newest records of the audit, of one target or action where that is named."""

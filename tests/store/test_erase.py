@@ -322,7 +322,7 @@ def test_it_works_beside_a_running_server_which_follows(
 
 def erase_source(path: str) -> None:
     """Erase in small steps, so that it may be killed between and within them."""
-    erase_module.ERASED_AT_ONCE = 2
+    erase_module.BATCH_MEMORIES = 2
     Path(path).with_suffix(".begun").touch()
     erase.main(["--db", path, "--source", "leak", "--yes", "--json"])
 

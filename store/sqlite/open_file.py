@@ -8,8 +8,8 @@ import apsw
 from store.sqlite.writer import Writer
 
 
-class Transactions(Protocol):
-    """An open file, as its parts see it (database.py)."""
+class OpenFile(Protocol):
+    """An open file, as the parts of the store see it (database.py)."""
 
     read_only: bool
 
