@@ -25,8 +25,8 @@ from access.auth import load_token
 from config import ALL_LANES, Config
 from core import timestamps
 from core.errors import MneloError, StoreError
-from memory import latency
 from mnelo_locale import message
+from recall.log import latency
 from store import SCHEMA_VERSION, Inspector, uncued_count
 from upkeep import backup
 

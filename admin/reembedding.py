@@ -21,7 +21,8 @@ from core import timestamps
 from core.errors import ModelError, StoreBusy, StoreError
 from core.types import Model, Vectors
 from embedder import Embedder
-from memory import Memory, passage
+from embedding.passages import passage
+from memory import Memory
 from store import LARGE_LOG, Inspector, NextVectors, SqliteStore, WaitingText
 from store.file_check import beside
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CLIENT = "turns"
 SOURCE = "conversation"
 SECONDS = 600.0  # that opening or a recall spends on memories whose cues were never read
-MOST_CHARACTERS = 1000  # of the ids of a session and of a round
+MAX_CHARACTERS = 1000  # of the ids of a session and of a round
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class TurnMemory:
         self.path = Path(db or inside or given.database_path).expanduser().absolute()
         self._config, self._guard = given, Guard(given.guard_mode)
         self._edges = cue_index.Edges(given.cues_associative, given.cues_discourse)
-        self._store = store.SqliteStore(
+        self.store = store.SqliteStore(
             self.path,
             busy_seconds=given.database_busy_seconds,
             synchronous=given.database_synchronous,
@@ -84,7 +84,7 @@ class TurnMemory:
         )
 
     def close(self) -> None:
-        self._store.close()
+        self.store.close()
 
     def __enter__(self) -> "TurnMemory":
         return self
@@ -121,7 +121,7 @@ class TurnMemory:
         content = f"{asked}\n{answered}" if answered else asked
         when = turn.timestamp or None
         chunk = NewChunk(content, SOURCE, turn.session_id, importance=0.5, timestamp=when)
-        return store.put_turn(self._store, chunk, number or None, len(asked), CLIENT)
+        return store.put_turn(self.store, chunk, number or None, len(asked), CLIENT)
 
     def checked(self, turn: Turn) -> Turn:
         """A round as it would be stored, with its time as that is written; where it has none, none.
@@ -152,7 +152,7 @@ class TurnMemory:
         import store
 
         read = [(_id("session_id", each), _id("round_id", number)) for each, number in rounds]
-        return store.close_turns(self._store, read, CLIENT)
+        return store.close_turns(self.store, read, CLIENT)
 
     # -- reading --
 
@@ -166,9 +166,9 @@ class TurnMemory:
 
         _check_text("query", query, self._config.limits_query_bytes)
         top_k = Integer(1, self._config.limits_top_k).read("top_k", top_k)
-        store.index_cues(self._store, SECONDS)
+        store.index_cues(self.store, SECONDS)
         most = top_k
-        with self._store.view() as view:
+        with self.store.view() as view:
             while True:
                 found = store.recall_by_cues(view, query, most, self._edges)
                 rows = store.turns_at(view, found.seqs)
@@ -187,14 +187,14 @@ class TurnMemory:
         """The ids of all sessions that have rounds."""
         import store
 
-        with self._store.view() as view:
+        with self.store.view() as view:
             return store.turn_sessions(view)
 
     def turns(self, session_id: str) -> list[Turn]:
         """The rounds of a session in the order in which they were."""
         import store
 
-        with self._store.view() as view:
+        with self.store.view() as view:
             return [_turn(row) for row in store.turns_of(view, _id("session_id", session_id))]
 
     def export(self, session_id: str) -> list[dict[str, str]]:
@@ -206,7 +206,7 @@ class TurnMemory:
         import store
 
         session, number = _id("session_id", session_id), _id("round_id", round_id)
-        with self._store.view() as view:
+        with self.store.view() as view:
             return [_turn(row) for row in store.turn_versions(view, session, number)]
 
 
@@ -236,9 +236,9 @@ def _id(name: str, value: str | int) -> str:
         raise InvalidInput("turns.text", name=name)
     if not text.strip():
         raise InvalidInput("input.blank", name=name)
-    if len(text) > MOST_CHARACTERS:
-        raise InvalidInput("input.chars", name=name, size=len(text), limit=MOST_CHARACTERS)
-    _check_text(name, text, 4 * MOST_CHARACTERS)
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidInput("input.chars", name=name, size=len(text), limit=MAX_CHARACTERS)
+    _check_text(name, text, 4 * MAX_CHARACTERS)
     return text
 
 

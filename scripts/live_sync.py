@@ -27,7 +27,7 @@ from core.errors import MneloError
 from mnelo_locale import message
 
 ROOMS = (
-    *("core", "access", "text", "index", "store", "recall"),
+    *("core", "access", "text", "index", "store", "embedding", "recall"),
     *("timeline", "upkeep", "transfer", "admin", "server"),
 )
 """The folders that the server imports from."""

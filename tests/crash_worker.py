@@ -64,7 +64,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "merge": Memory.merge_entities,
     "undo": Memory.undo_merge,
     "recall": Memory.recall,
-    "checkpoint": lambda memory: memory._store.checkpoint(),
+    "checkpoint": lambda memory: memory.store.checkpoint(),
 }
 
 
@@ -207,5 +207,5 @@ def migrate(path: Path, journal: Path) -> None:
     memory = open_file(path)
     new = memory.remember("written after the migration")["chunk_id"]
     found = memory.recall("written after the migration")["hits"][0]["chunk_id"]
-    say({"found": found == new, "faults": sum(memory._store.check().values())})
+    say({"found": found == new, "faults": sum(memory.store.check().values())})
     memory.close()

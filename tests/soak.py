@@ -355,7 +355,7 @@ def soak(folder: Path, minutes: float, rate: float) -> dict[str, Any]:
     faults += _lost(path, results)
     with open_file(path) as memory:
         faults += [
-            f"check: {count} {name}" for name, count in memory._store.check().items() if count
+            f"check: {count} {name}" for name, count in memory.store.check().items() if count
         ]
     return _verdict(minutes, results, watch.levels(), faults)
 

@@ -356,8 +356,8 @@ class Rounds:
         return intent
 
     def _wrong(self, memory: Memory, in_flight: Operation | None) -> Iterator[str]:
-        if any(memory._store.check().values()):
-            yield f"check() found {memory._store.check()}"
+        if any(memory.store.check().values()):
+            yield f"check() found {memory.store.check()}"
         if differences := self._twin.settle(in_flight):
             yield f"not wholly there and not wholly absent: {in_flight}: {differences}"
         content = f"written after the kill, {time.time_ns()}"
@@ -422,7 +422,7 @@ def kill_makers(folder: Path, processes: ForkServerContext, kills: int) -> int:
         with open_file(path) as memory:
             assert memory.remember("the first")["status"] == "stored"
             assert [hit["content"] for hit in memory.recall("first")["hits"]] == ["the first"]
-            assert not any(memory._store.check().values()), memory._store.check()
+            assert not any(memory.store.check().values()), memory.store.check()
         assert schema(path) == schema(folder / "0" / "memory.db")
     return unfinished
 

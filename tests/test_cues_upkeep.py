@@ -79,7 +79,7 @@ def change(path: Path, *statements: str) -> None:
 
 
 def faults(memory: TurnMemory | Memory) -> dict[str, int]:
-    return {name: count for name, count in memory._store.check().items() if count}
+    return {name: count for name, count in memory.store.check().items() if count}
 
 
 # --- Erased and purged -----------------------------------------------------------------
@@ -116,13 +116,13 @@ def test_a_process_that_did_not_see_the_closing_does_not_find_what_was_purged(
 ) -> None:
     with TurnMemory(talk.path.parent) as other:
         assert asked(other, "zanquibar quillwort")
-        size = other._store.indexes.cues._index.size  # type: ignore[union-attr]
+        size = other.store.indexes.cues._index.size  # type: ignore[union-attr]
         talk.forget([("chat", "2")])
-        assert talk._store.purge(moment(), never) == 1
+        assert talk.store.purge(moment(), never) == 1
         assert rows_of(talk.path, "cue_postings") == rows_of(talk.path, "turns") == [1, 3, 4]
         assert not {"zanquibar", "quillwort"} & cue_words(talk.path)
         assert asked(other, "zanquibar quillwort") == asked(talk, "zanquibar quillwort") == []
-        assert other._store.indexes.cues._index.size == size - 1  # type: ignore[union-attr]
+        assert other.store.indexes.cues._index.size == size - 1  # type: ignore[union-attr]
         assert faults(other) == {}
 
 

@@ -31,7 +31,7 @@ def test_a_full_disk_is_said_nothing_is_half_written_and_work_goes_on_with_space
 ) -> None:
     memory = open_memory(model=HashEmbedder())
     memory.remember("the red boat", entities=["boat"])
-    db = memory._store._db
+    db = memory.store._db
     db.pragma("max_page_count", db.pragma("page_count") + 2)
     stored, refused = 0, 0
     for number in range(60):
@@ -44,7 +44,7 @@ def test_a_full_disk_is_said_nothing_is_half_written_and_work_goes_on_with_space
         assert contents(memory, "red boat")[0] == "the red boat"
     assert refused > 50
     db.pragma("max_page_count", 1 << 30)
-    assert sum(memory._store.check().values()) == 0
+    assert sum(memory.store.check().values()) == 0
     assert memory.stats()["chunks"]["active"] == 1 + stored
     memory.remember("space again")
     assert contents(memory, "space again")[0] == "space again"
@@ -54,7 +54,7 @@ def test_a_full_disk_is_said_nothing_is_half_written_and_work_goes_on_with_space
 def test_every_write_is_all_or_nothing_on_a_full_disk(open_memory: Open, tool: str) -> None:
     memory = open_memory()
     chunk_id = memory.remember("before " + "x" * 50_000)["chunk_id"]
-    db = memory._store._db
+    db = memory.store._db
     db.pragma("max_page_count", db.pragma("page_count"))
     calls: dict[str, Callable[[], object]] = {
         "update": lambda: memory.update(chunk_id, new_content="after " + "y" * 60_000),
@@ -65,7 +65,7 @@ def test_every_write_is_all_or_nothing_on_a_full_disk(open_memory: Open, tool: s
         calls[tool]()
     assert contents(memory, "before")[0].startswith("before")
     db.pragma("max_page_count", 1 << 30)
-    assert sum(memory._store.check().values()) == 0
+    assert sum(memory.store.check().values()) == 0
     calls[tool]()
 
 

@@ -91,7 +91,7 @@ def change(path: Path, *statements: str) -> None:
 
 def sound(path: Path) -> bool:
     with Memory(path, config=Config.load(embedder_model="none")) as memory:
-        return not any(memory._store.check().values())
+        return not any(memory.store.check().values())
 
 
 def test_of_a_sound_memory_nothing_is_said_and_nothing_is_changed(path: Path) -> None:

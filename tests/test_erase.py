@@ -16,8 +16,9 @@ from config import Config
 from conftest import Open
 from core import timestamps
 from crash_worker import look, open_file
+from embedding.passages import passage
 from hash_embedder import HashEmbedder
-from memory import Memory, passage
+from memory import Memory
 from mnelo_client import MneloClient
 from store import NextVectors
 from store.sqlite import erase as erase_module
@@ -58,7 +59,11 @@ def said(memory: Memory) -> list[str]:
 
 
 def vector(memory: Memory, text: str, source: str = "diary") -> bytes:
-    return HashEmbedder().query(passage(text, source, timestamps.now(), memory._zone)).tobytes()
+    return (
+        HashEmbedder()
+        .query(passage(text, source, timestamps.now(), timestamps.zone(memory.config.timezone)))
+        .tobytes()
+    )
 
 
 @pytest.fixture
@@ -123,7 +128,7 @@ def test_a_memory_is_gone_with_all_its_versions_and_every_byte_of_it(
     assert traces(memory.path, *pieces, *vectors, vectors[0][40:120]) == []
     assert not look(memory.path, "SELECT 1 FROM terms WHERE term IN ('zanquibar', 'quillwort')")
     for table in ("trigram_terms", "closed_trigram_terms"):
-        db = memory._store._connect(reader=True)
+        db = memory.store._connect(reader=True)
         assert not list(db.execute(f"SELECT 1 FROM {table} WHERE term IN ('zan', 'ψωφ')"))  # noqa: S608
     assert said(memory)[:6] == others == FILLING[:6]
     assert sound(memory)
@@ -303,11 +308,11 @@ def test_while_somebody_reads_the_file_it_says_so_and_a_rerun_finishes(
     assert at(memory, "--chunk", secret, "--yes") == 1
     assert "Stop the server and run this again" in capsys.readouterr().out
     assert said(memory) == FILLING
-    assert memory.waits_for_erasing()
+    assert memory.store.waits_for_erasing()
     reader.close()
     assert at(memory, "--chunk", secret) == 0, "nothing is left to be asked about"
     assert "nothing of it is left there" in capsys.readouterr().out
-    assert not memory.waits_for_erasing()
+    assert not memory.store.waits_for_erasing()
     assert traces(memory.path, "quillwort", "bramblewick") == []
     assert at(memory, "--chunk", secret) == 1
     assert "nothing to erase" in capsys.readouterr().err
@@ -361,7 +366,9 @@ def test_an_erasure_that_is_killed_loses_nothing_else_and_a_rerun_finishes(
             assert sound(memory)
     again = erase.main(["--db", str(path), "--source", "leak", "--yes"])
     with open_file(path) as memory:
-        assert again == 0 or not memory.waits_for_erasing(), "the last one was not killed in time"
+        assert again == 0 or not memory.store.waits_for_erasing(), (
+            "the last one was not killed in time"
+        )
         assert kept == {row[1] for row in live(memory)["chunks"]}
         assert len(memory.recall("ferry harbour", top_k=20)["hits"]) >= len(FILLING)
         assert sound(memory)

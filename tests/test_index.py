@@ -41,18 +41,18 @@ Measures = dict[str, dict[int, float]]
 
 def held(memory: Memory, *, past: bool = False) -> Index:
     """The index that recalls use, after it has heard the news."""
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         return view.index(past=past)
 
 
 def fresh(memory: Memory, *, past: bool = False) -> Index:
     """The index as a process would read it that has just opened the file."""
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         return snapshots.load_held(view.db, past).index
 
 
 def numbers(memory: Memory, query: str) -> list[int | None]:
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         return view.term_numbers(list(dict.fromkeys(words.stems(words.query_terms(query)))))
 
 
@@ -186,7 +186,7 @@ def test_an_index_kept_row_by_row_says_what_a_fresh_one_says(open_memory: Open, 
             moments.append(moment())
             query = " ".join(chance.sample(VOCABULARY, 3))
             assert_same(memory, query, [chance.choice(moments), moments[-1]])
-    assert not any(memory._store.check().values())
+    assert not any(memory.store.check().values())
 
 
 def test_a_forgotten_memory_raises_no_session(open_memory: Open) -> None:
@@ -459,7 +459,7 @@ def test_pieces_are_found_where_they_stand_in_text_tags_and_properties(
     for chunk_id in ids[::7]:
         wordless.forget(chunk_id)
     scope = Scope(asof=then, source="北门") if past else Scope()
-    with wordless._store.view() as view:
+    with wordless.store.view() as view:
         for text in (*PIECES, " ".join(PIECES)):
             query = asked(view, text, scope)
             pieces = words.literals(text)
@@ -478,12 +478,12 @@ def asked(view: View, text: str, scope: Scope) -> query_module.Query:
         text,
         scope,
         at=timestamps.now(),
+        zone=timezone.utc,
         depth=200,
         hops=0,
         fan_out=0,
         vector=None,
         noise=(),
-        spans=lambda index: (),
     )
 
 
@@ -515,7 +515,7 @@ def test_of_a_piece_that_many_have_no_more_are_looked_at_than_are_wanted(
         seen.extend(seqs)
         return [seq for seq in seqs if seq % 2]
 
-    with wordless._store.view() as view:
+    with wordless.store.view() as view:
         everyone = view.containing(piece, Scope(), 1000)
         assert view.containing(piece, Scope(), 5, wanted) == everyone[:10:2]
     assert len(everyone) == 300
@@ -960,7 +960,7 @@ def test_a_file_of_the_first_version_becomes_what_a_new_one_is(
     open_memory(path=tmp_path / "new.db", model=HashEmbedder())
     assert look(old, "SELECT user_version FROM pragma_user_version") == [(store.SCHEMA_VERSION,)]
     assert schema(old) == schema(tmp_path / "new.db")
-    assert not any(memory._store.check().values())
+    assert not any(memory.store.check().values())
     revs = [rev for (rev,) in look(old, "SELECT rev FROM postings")]
     assert len(revs) == len(OLD_ROWS)
     assert min(revs) > 0
@@ -1013,7 +1013,7 @@ def test_its_memories_are_found_by_cues_once_somebody_asks(open_memory: Open, ol
     assert contents(memory, "4711", strategy="cue_only", asof=_TIMES[0]) == [
         "the gate code is 4711"
     ]
-    assert not any(memory._store.check().values())
+    assert not any(memory.store.check().values())
 
 
 def test_an_old_memory_is_updated_and_forgotten_like_any_other(
@@ -1025,7 +1025,7 @@ def test_an_old_memory_is_updated_and_forgotten_like_any_other(
     assert contents(memory, "gate code") == ["the gate code is 4714"]
     assert contents(memory, "café") == []
     assert look(old, "SELECT place FROM postings WHERE chunk_seq = 8") == [(1,)]
-    assert not any(memory._store.check().values())
+    assert not any(memory.store.check().values())
 
 
 # --- Many at once ----------------------------------------------------------------------
@@ -1099,4 +1099,4 @@ def test_many_recall_while_others_write_and_nobody_fails(open_memory: Open) -> N
     after = open_memory(model=HashEmbedder())
     for query in (*queries, *QUERIES):
         assert contents(memory, query) == contents(after, query)
-    assert not any(memory._store.check().values())
+    assert not any(memory.store.check().values())

@@ -25,7 +25,7 @@ def eventually(is_so: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 
 def wal_bytes(memory: Memory) -> int:
-    return int(memory._store.sizes()["wal_bytes"])
+    return int(memory.store.sizes()["wal_bytes"])
 
 
 def test_a_plain_copy_is_complete_once_nobody_has_written_for_a_while(
@@ -99,11 +99,11 @@ def test_a_checkpoint_gives_way_to_a_reader(open_memory: Open) -> None:
     reader.execute("BEGIN")
     list(reader.execute("SELECT count(*) FROM chunks"))
     memory.remember("another")
-    assert memory._store.checkpoint() is False
+    assert memory.store.checkpoint() is False
     memory.remember("and another")
     reader.execute("ROLLBACK")
     reader.close()
-    assert memory._store.checkpoint() is True
+    assert memory.store.checkpoint() is True
     assert wal_bytes(memory) == 0
 
 

@@ -25,13 +25,13 @@ LATER = "2030-01-01T00:00:00.000Z"
 
 def held(memory: Memory, *, past: bool = False) -> Held:
     """What recalls use, after it has heard the news."""
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         return view.held(past=past)
 
 
 def fresh(memory: Memory, *, past: bool = False) -> Held:
     """What a process would read that has just opened the file."""
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         return snapshots.load_held(view.db, past)
 
 
@@ -62,10 +62,10 @@ NAMES = ["Ann", "Ben", "项目甲", "sh600089", "Blue Heron", "kiln", "C#"]
 def _steps(memory: Memory, chance: Random) -> list[Callable[[], object]]:
     """One thing that may be done, of each kind."""
     one, two = chance.sample(NAMES, 2)
-    ids = [row[0] for row in memory._store._db.execute("SELECT id FROM chunks")] or [""]
-    relations = [row[0] for row in memory._store._db.execute("SELECT id FROM relations")] or [1]
+    ids = [row[0] for row in memory.store._db.execute("SELECT id FROM chunks")] or [""]
+    relations = [row[0] for row in memory.store._db.execute("SELECT id FROM relations")] or [1]
     merges = [
-        row[0] for row in memory._store._db.execute("SELECT id FROM audit WHERE action = 'merge'")
+        row[0] for row in memory.store._db.execute("SELECT id FROM audit WHERE action = 'merge'")
     ] or [1]
     related = {"source_id": one, "target_id": two, "relation": "knows", "weight": chance.random()}
     return [
@@ -127,8 +127,8 @@ def test_who_is_far_behind_reads_everything_again(
     assert here.recall("Ann", strategy="entity_only")["hits"]
     for name in ("Ben", "Carl", "Dora", "Emil", "Fritz"):
         there.relate("Ann", name, "knows")
-    there._store.trim_logs(1000, 1000)
-    assert [row[0] for row in there._store._db.execute("SELECT count(*) FROM changes")] == [3]
+    there.store.trim_logs(1000, 1000)
+    assert [row[0] for row in there.store._db.execute("SELECT count(*) FROM changes")] == [3]
     assert held(here) is not kept
     assert told(held(here), FAR) == told(fresh(there), FAR)
     found = here.recall("Fritz", strategy="entity_only")["hits"]
@@ -141,7 +141,7 @@ def test_links_do_not_depend_on_the_order_in_which_sqlite_finds_rows(open_memory
         memory.remember(f"rim {place} is worn", entities=[f"rim {place}"])
         memory.relate("hub", f"rim {place}", "touches", weight=place / 10)
     expected = told(held(memory), FAR)
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         view.db.pragma("reverse_unordered_selects", True)
         assert told(snapshots.load_held(view.db, False), FAR) == expected
 
@@ -186,10 +186,10 @@ def test_the_beginnings_of_names_are_read_once_something_is_written(
     open_memory(path=tmp_path / "m.db").remember("Ann has a boat", entities=["Ann"])
     there = open_memory(path=tmp_path / "m.db")
     assert there.recall("Ann", strategy="entity_only")["hits"]
-    with there._store.view() as view:
+    with there.store.view() as view:
         assert not view.indexes.spellings(view.db).has_starts
     stored = there.remember("then Ann sold it")["chunk_id"]
-    with there._store.view() as view:
+    with there.store.view() as view:
         assert "ann" in view.indexes.spellings(view.db).starts
     found = there.recall("Ann", strategy="entity_only", top_k=5)["hits"]
     assert stored in [hit["chunk_id"] for hit in found]

@@ -114,7 +114,7 @@ def test_four_servers_and_four_programs_share_a_file_that_none_of_them_found(
     _assert_every_note_is_there(path)
     _assert_one_linear_history(path)
     with open_file(path) as memory:
-        assert not any(memory._store.check().values()), memory._store.check()
+        assert not any(memory.store.check().values()), memory.store.check()
 
 
 def _assert_every_note_is_there(path: Path) -> None:
@@ -141,7 +141,7 @@ def _assert_one_linear_history(path: Path) -> None:
 
 def _write_half_and_stop(path: Path, begun: Event) -> None:
     text = "half a memory"
-    with open_file(path) as memory, memory._store.writing("test") as writer:
+    with open_file(path) as memory, memory.store.writing("test") as writer:
         writer.put_chunks([NewChunk(text, "t", "s", 0.5, None)], [Indexed(text)])
         begun.set()
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -172,7 +172,7 @@ def test_a_process_that_stops_in_a_write_holds_up_no_reader_and_writers_only_for
         assert {hit["content"] for hit in client.recall("memory")} == {
             *("the first memory", "the second memory", "the third memory")
         }
-    assert not any(memory._store.check().values()), memory._store.check()
+    assert not any(memory.store.check().values()), memory.store.check()
 
 
 def _assert_busy(write: Callable[[], object]) -> None:

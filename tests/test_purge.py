@@ -14,8 +14,9 @@ from conftest import Open
 from core import timestamps
 from core.errors import InvalidInput
 from crash_worker import look, open_file
+from embedding.passages import passage
 from hash_embedder import HashEmbedder
-from memory import Memory, passage
+from memory import Memory
 from store.sqlite import store
 from test_undo import dump
 from upkeep import keeper
@@ -45,12 +46,12 @@ def never() -> bool:
 
 
 def sound(memory: Memory) -> bool:
-    return not any(memory._store.check().values())
+    return not any(memory.store.check().values())
 
 
 def seqs(memory: Memory) -> dict[str, set[int]]:
     """Which chunks each table has rows of."""
-    db = memory._store._connect(reader=True)
+    db = memory.store._connect(reader=True)
     return {
         table: {row[0] for row in db.execute(f"SELECT {column} FROM {table}")}  # noqa: S608
         for table, column in OF_CHUNKS.items()
@@ -90,7 +91,7 @@ def test_what_is_due_is_gone_from_every_table_and_what_is_not_due_stays(memory: 
     late = memory.remember("forgotten, but lately")["chunk_id"]
     memory.forget(late)
     current = live(memory)
-    assert memory._store.purge(before, never) == 2  # the memory, and the relation it alone showed
+    assert memory.store.purge(before, never) == 2  # the memory, and the relation it alone showed
     assert all(1 not in rows for rows in seqs(memory).values())
     assert seqs(memory)["chunks"] == {2, 3}
     assert live(memory) == current
@@ -101,7 +102,7 @@ def test_what_is_due_is_gone_from_every_table_and_what_is_not_due_stays(memory: 
     }
     with pytest.raises(InvalidInput, match="does not hold what an undo needs"):
         memory.undo(record[0]["audit_id"])
-    assert memory._store.purge(before, never) == 0
+    assert memory.store.purge(before, never) == 0
     assert memory.show_chunk(kept)["valid_until"] is None
     assert memory.show_chunk(late)["valid_until"] is not None
 
@@ -112,10 +113,12 @@ def test_the_vectors_of_what_was_purged_leave_no_bytes(memory: Memory) -> None:
     memory.remember("another one")
     blocks = "SELECT vectors FROM vectors_vector_chunks00"
     vector = (
-        HashEmbedder().query(passage(words, "manual", timestamps.now(), memory._zone)).tobytes()
+        HashEmbedder()
+        .query(passage(words, "manual", timestamps.now(), timestamps.zone(memory.config.timezone)))
+        .tobytes()
     )
     assert any(vector in row[0] for row in look(memory.path, blocks))
-    memory._store.purge(moment(), never)
+    memory.store.purge(moment(), never)
     assert not any(vector in row[0] for row in look(memory.path, blocks))
 
 
@@ -131,12 +134,12 @@ def test_versions_go_oldest_first_and_a_purge_can_be_stopped_and_taken_up(memory
         return asked > 8
 
     before = moment()
-    memory._store.purge(before, soon)
+    memory.store.purge(before, soon)
     left = sorted(seqs(memory)["chunks"])
     assert 1 < len(left) < 8
     assert left == list(range(left[0], 9)), "the oldest went first"
     assert sound(memory)
-    memory._store.purge(before, never)
+    memory.store.purge(before, never)
     assert seqs(memory)["chunks"] == {8}
     assert sound(memory)
     shown = memory.show_chunk(ids[-1])
@@ -154,7 +157,7 @@ def test_a_row_that_a_live_row_needs_stays(memory: Memory) -> None:
     memory.remember("Ann is Anna", entities=["Ann"])
     memory.merge_entities("Anna", "Ann")
     over = memory.relate("Anna", "Oslo", "lived_in", valid_until="2001-01-01")["relation_id"]
-    memory._store.purge(moment(), never)
+    memory.store.purge(moment(), never)
     assert {row[1] for row in look(memory.path, "SELECT 1, content FROM chunks")} == {
         "held by a relation",
         "Ann is Anna",
@@ -171,7 +174,7 @@ def test_an_entity_goes_with_its_names_and_a_live_one_loses_only_old_versions(
     memory.remember("of both", entities=[{"id": "Otto", "aliases": ["Ottokar"]}, "Anna"])
     memory.remember("more", entities=[{"id": "Anna", "summary": "keeps the key"}])
     memory.forget("Otto", target_kind="entity")
-    memory._store.purge(moment(), never)
+    memory.store.purge(moment(), never)
     entities = look(memory.path, "SELECT id, summary FROM entities")
     assert entities == [("Anna", "keeps the key")]
     assert not look(memory.path, "SELECT 1 FROM aliases WHERE entity_id = 'Otto'")
@@ -185,7 +188,7 @@ def test_a_relation_that_a_live_memory_shows_names_that_one_then(memory: Memory)
     first = memory.remember("Anna lives in Riga", relations=told)["chunk_id"]
     second = memory.remember("Riga is where Anna lives", relations=told)["chunk_id"]
     memory.forget(first)
-    memory._store.purge(moment(), never)
+    memory.store.purge(moment(), never)
     (edge,) = memory.graph_query("Anna")["edges"]
     assert edge["evidence_chunk_id"] == second
 
@@ -205,7 +208,7 @@ def test_others_that_have_the_file_open_follow_and_miss_no_later_write(
 
     past = moment()
     assert len(found()) == len(found(past)) == 3
-    memory._store.purge(past, never)
+    memory.store.purge(past, never)
     assert len(found()) == len(found(past)) == 3
     memory.remember("harbour note 7")
     assert "harbour note 7" in found()
@@ -213,7 +216,7 @@ def test_others_that_have_the_file_open_follow_and_miss_no_later_write(
     for row in look(memory.path, "SELECT id FROM chunks"):
         memory.forget(row[0])
     assert found() == []
-    memory._store.purge(moment(), never)
+    memory.store.purge(moment(), never)
     memory.remember("harbour note 8")
     assert found() == ["harbour note 8"]
     assert sound(memory)
@@ -223,14 +226,14 @@ def test_recall_of_the_past_goes_on_while_a_purge_is_half_done(memory: Memory) -
     for number in range(6):
         memory.forget(memory.remember(f"quay {number}", entities=["quay"])["chunk_id"])
     memory.remember("the quay is open", entities=["quay"])
-    memory._store.indexes._held.clear()
+    memory.store.indexes._held.clear()
     past, seen = moment(), []
 
     def between() -> bool:
         seen.append([hit["content"] for hit in memory.recall("quay", asof=past)["hits"]])
         return False
 
-    memory._store.purge(past, between)
+    memory.store.purge(past, between)
     assert len(seen) > 3
     assert all("the quay is open" in contents for contents in seen)
 
@@ -250,7 +253,7 @@ def test_what_is_written_while_a_purge_is_half_done_is_seen_by_others(
             steps.append([hit["content"] for hit in other.recall("quay")["hits"]])
         return False
 
-    memory._store.purge(moment(), between)
+    memory.store.purge(moment(), between)
     assert [sorted(contents) for contents in steps] == [["the quay is closed", "the quay is open"]]
 
 
@@ -258,7 +261,7 @@ def test_what_is_written_while_a_purge_is_half_done_is_seen_by_others(
 
 
 def purging(memory: Memory) -> keeper.Keeper:
-    kept = keeper.Keeper(memory._store, memory.config)
+    kept = keeper.Keeper(memory.store, memory.config)
     kept._tick(time.monotonic() + 100)
     return kept
 
@@ -274,7 +277,7 @@ def test_the_keeper_purges_what_is_older_than_the_days_that_are_set(open_memory:
     memory = open_memory(keeper_purge_days=1)
     memory.forget(memory.remember("of the day before")["chunk_id"])
     memory.forget(memory.remember("of today")["chunk_id"])
-    db = memory._store._db
+    db = memory.store._db
     db.execute("UPDATE chunks SET valid_from = '2020', valid_until = '2020-01-02' WHERE seq = 1")
     kept = purging(memory)
     assert "purge" in kept.report()
@@ -293,7 +296,7 @@ def purge_for_ever(path: str, before: str) -> None:
     store.PURGED_AT_ONCE = 1
     memory, stop = open_file(Path(path)), threading.Event()
     Path(path).with_suffix(".begun").touch()
-    memory._store.purge(before, lambda: stop.wait(0.002))
+    memory.store.purge(before, lambda: stop.wait(0.002))
     memory.close()
 
 
@@ -332,7 +335,7 @@ def test_a_purge_that_is_killed_loses_nothing_and_is_taken_up(tmp_path: Path, ki
             assert live(memory) == current
             assert sound(memory)
     with open_file(path) as memory:
-        memory._store.purge(moment(), never)
+        memory.store.purge(moment(), never)
         assert live(memory) == current
         assert sound(memory)
         assert seqs(memory)["chunks"] == {1}

@@ -22,9 +22,10 @@ import reembed
 from admin import reembedding
 from config import Config
 from core.errors import ModelError, StoreBusy, StoreError
-from core.types import Vectors
+from core.types import Model, Vectors
 from crash_worker import look
-from embedder import OFFLINE_E5, OFFLINE_USE, Embedder, ModelLoader
+from embedder import OFFLINE_E5, OFFLINE_USE, Embedder
+from embedding.model import FileModel
 from hash_embedder import HashEmbedder
 from index import chunks
 from memory import Memory
@@ -123,7 +124,7 @@ def moment(path: Path) -> str:
 
 def assert_sound(memory: Memory, *, texts: int | None = None) -> None:
     """No fault, no text without vectors, closed ones included, and nothing left beside them."""
-    assert not any(memory._store.check().values()), memory._store.check()
+    assert not any(memory.store.check().values()), memory.store.check()
     assert look(memory.path, TABLES) == []
     assert look(memory.path, "SELECT key FROM meta WHERE key GLOB 'next_*'") == []
     without = "SELECT content FROM chunks WHERE seq NOT IN (SELECT chunk_seq FROM windows)"
@@ -245,7 +246,7 @@ def test_whoever_reads_and_writes_meanwhile_is_answered_and_loses_nothing(tmp_pa
         best = memory.recall("the walrus arrived", strategy="vector_only")["hits"][0]
         assert best["chunk_id"] == first
         assert best["distance"] < 1, "a vector of the other model would be farther away"
-        assert not any(memory._store.check().values())
+        assert not any(memory.store.check().values())
 
 
 @needs_forks
@@ -327,16 +328,18 @@ def test_a_vector_that_was_being_made_when_the_model_changed_is_not_used(
             JOIN windows w ON w.chunk_seq = c.seq JOIN vectors v ON v.rowid = w.seq
             WHERE length(c.content) < 100
         """
-        kept = list(memory._store._db.execute(sql))
+        kept = list(memory.store._db.execute(sql))
         assert len(kept) > 12
         for text, vector in kept:
             assert TWIN.query(text) @ np.frombuffer(vector, np.float32) > 0.5, text
 
 
 def test_the_query_of_one_model_is_never_taken_for_that_of_another() -> None:
-    loader = ModelLoader(lambda: TWIN)
+    of_file = {
+        model: FileModel(model, Model(model.name, model.dim, 0.0)) for model in (FIRST, TWIN)
+    }
     for model in (FIRST, TWIN, FIRST):
-        assert (loader.query_vector(model, "walrus") == model.query("walrus")).all()
+        assert (of_file[model].query("walrus") == model.query("walrus")).all()
 
 
 # --- Ended at any moment ---------------------------------------------------------------------
@@ -395,7 +398,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next_one(tmp_path: Path, kills
         with opened(path) as memory:
             switched = memory.stats()["embedder"]["model"] == SECOND.name
             assert answers(memory, past) == (after if switched else before), end
-            assert not any(memory._store.check().values()), end
+            assert not any(memory.store.check().values()), end
         assert change(path, SECOND) == 0
         with opened(path) as memory:
             assert answers(memory, past) == after, end
@@ -447,7 +450,7 @@ def test_a_text_that_is_changed_or_erased_takes_its_next_vectors_along(tmp_path:
     path = tmp_path / "memory.db"
     with opened(path) as memory:
         ids = [memory.remember(f"note {number}")["chunk_id"] for number in range(4)]
-        following, db = NextVectors(memory._store), memory._store._db
+        following, db = NextVectors(memory.store), memory.store._db
         following.begin(embedder.measured(SECOND))
         texts = following.texts(0, 10)
         following.put([(text, SECOND.passages([text.content])) for text in texts])

@@ -252,7 +252,7 @@ def test_another_process_sees_a_memory_on_its_next_call(open_memory: Open) -> No
 def test_full_synchronous_is_what_the_setting_says(open_memory: Open) -> None:
     for setting, number in (("NORMAL", 1), ("FULL", 2)):
         memory = open_memory(database_synchronous=setting)
-        assert memory._store._db.pragma("synchronous") == number
+        assert memory.store._db.pragma("synchronous") == number
         memory.close()
 
 
@@ -318,16 +318,16 @@ def test_repair_mends_vectors_that_are_out_of_step(open_memory: Open) -> None:
     memory = open_memory(model=HashEmbedder())
     ids = [memory.remember(f"note {number}")["chunk_id"] for number in range(4)]
     memory.forget(ids[3])
-    db = memory._store._db
+    db = memory.store._db
     blob = np.ones(64, np.float32).tobytes()
     db.execute("INSERT INTO vectors (rowid, embedding, live) VALUES (900, ?, 1)", (blob,))
     db.execute("DELETE FROM vectors WHERE rowid = 2")
     db.execute("UPDATE vectors SET live = 1 WHERE rowid = 4")
     found = {"orphans": 1, "windows": 1, "marks": 1, "unmarked": 1}
-    assert memory.repair_vectors(dry_run=True) == found
-    assert memory.repair_vectors(dry_run=True) == found, "a dry run mends nothing"
-    assert memory.repair_vectors() == found
-    assert sum(memory.repair_vectors(dry_run=True).values()) == 0
+    assert memory.store.repair_vectors(dry_run=True) == found
+    assert memory.store.repair_vectors(dry_run=True) == found, "a dry run mends nothing"
+    assert memory.store.repair_vectors(dry_run=False) == found
+    assert sum(memory.store.repair_vectors(dry_run=True).values()) == 0
     assert memory.fill_pending() == 1
     hits = memory.recall("note", strategy="vector_only")["hits"]
     assert {hit["chunk_id"] for hit in hits} == set(ids[:3])
@@ -344,7 +344,7 @@ def test_every_live_memory_has_a_vector_or_waits_for_one(open_memory: Open) -> N
         AND NOT EXISTS (SELECT 1 FROM windows w JOIN vectors v ON v.rowid = w.seq
                         WHERE w.chunk_seq = c.seq AND v.live = 1)
     """
-    assert list(memory._store._db.execute(sql)) == [(0,)]
+    assert list(memory.store._db.execute(sql)) == [(0,)]
     assert memory.stats()["vectors"] == 5
 
 
@@ -358,7 +358,7 @@ def test_a_scope_without_conditions_is_current() -> None:
 def test_the_settings_reach_the_store(tmp_path: Path) -> None:
     config = Config.load({}, embedder_model="none", database_busy_seconds=1.5)
     with Memory(tmp_path / "m.db", config=config) as memory:
-        assert memory._store._busy_ms == 1500
+        assert memory.store._busy_ms == 1500
 
 
 def test_a_sound_file_has_no_fault_and_each_kind_of_damage_is_counted(open_memory: Open) -> None:
@@ -366,10 +366,10 @@ def test_a_sound_file_has_no_fault_and_each_kind_of_damage_is_counted(open_memor
     ids = [memory.remember(f"note {n}", entities=["team"])["chunk_id"] for n in range(6)]
     memory.update(ids[0], new_content="changed")
     memory.forget(ids[1])
-    sound = memory._store.check()
+    sound = memory.store.check()
     assert len(sound) > 15
     assert sum(sound.values()) == 0
-    db = memory._store._db
+    db = memory.store._db
     damage = {
         "not in postings": "DELETE FROM postings WHERE chunk_seq = 3",
         "wrongly in closed_trigrams": "INSERT INTO closed_trigrams (rowid, text) VALUES (4, 'x')",
@@ -380,7 +380,7 @@ def test_a_sound_file_has_no_fault_and_each_kind_of_damage_is_counted(open_memor
     }
     for fault, statement in damage.items():
         db.execute(statement)
-        assert memory._store.check()[fault] == 1, fault
+        assert memory.store.check()[fault] == 1, fault
 
 
 def test_a_memory_does_not_wait_behind_the_log_of_recalls(open_memory: Open) -> None:
@@ -390,7 +390,7 @@ def test_a_memory_does_not_wait_behind_the_log_of_recalls(open_memory: Open) -> 
     other.execute("BEGIN IMMEDIATE")
     memory.recall("before")  # its log waits for the other program now
     for _ in range(30):
-        assert not memory._store._write_lock.locked()
+        assert not memory.store._write_lock.locked()
         time.sleep(0.01)
     other.execute("ROLLBACK")
     other.close()

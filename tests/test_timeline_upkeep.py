@@ -54,7 +54,7 @@ def rows_of(path: Path, table: str) -> list[int]:
 
 
 def faults(memory: Memory) -> dict[str, int]:
-    return {name: count for name, count in memory._store.check().items() if count}
+    return {name: count for name, count in memory.store.check().items() if count}
 
 
 def id_of(timeline: Timeline, summary: str) -> str:
@@ -100,7 +100,7 @@ def test_a_purge_takes_all_that_is_of_a_closed_entry(memory: Memory) -> None:
     chosen = id_of(memory.timeline(), SECRET["summary"])
     memory.forget(chosen)
     assert rows_of(memory.path, "timeline") == [2, 3], "history stays until then"
-    assert memory._store.purge(moment(), never) == 1
+    assert memory.store.purge(moment(), never) == 1
     assert [rows_of(memory.path, table) for table in OF_ENTRIES] == [[3]] * 4
     assert faults(memory) == {}
 

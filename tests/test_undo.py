@@ -38,7 +38,7 @@ NOTE = "Anna keeps the key of the depot in Riga"
 
 def dump(memory: Memory) -> dict[str, list[Any]]:
     """All that the file holds of memories and links, whoever wrote it when."""
-    view = memory._store._connect(reader=True)
+    view = memory.store._connect(reader=True)
     return {
         table: sorted(view.execute(f"SELECT {columns} FROM {table}"), key=repr)  # noqa: S608
         for table, columns in TABLES.items()
@@ -50,7 +50,7 @@ def last(memory: Memory, action: str | None = None) -> int:
 
 
 def sound(memory: Memory) -> bool:
-    return not any(memory._store.check().values())
+    return not any(memory.store.check().values())
 
 
 def texts(memory: Memory, query: str, **asked: Any) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import store
 from core import timestamps
-from embedder import OfFile
+from embedding.model import FileModel
 from index.calibration import scripts
 from mnelo_locale import message
 from store import SqliteStore
@@ -145,7 +145,7 @@ class Doubles:
         self._how: object = None
         self._compared: set[int] = set()
 
-    def mark(self, of: SqliteStore, model: OfFile, settings: Settings) -> int:
+    def mark(self, of: SqliteStore, model: FileModel, settings: Settings) -> int:
         """Let the newer of each two expire; how many."""
         with of.view() as view:
             if view.model_mark() != model.known.mark:
