@@ -457,7 +457,7 @@ class Memory:
     def _remember(self, items: Sequence[dict[str, Any]], name: str = "") -> list[Remembered]:
         """Store checked items; `name` is what the list is called in an error."""
         places = [f"{name}[{at}]" if name else "" for at in range(len(items))]
-        safe = list(map(self._guard.check, items, places))
+        safe = [self._guard.check(item, place) for item, place in zip(items, places, strict=True)]
         new = [_chunk(each.arguments) for each in safe]
         model = self.embedding.model(0)
         chunks = self.embedding.with_vectors(model, new, timestamps.now())

@@ -133,7 +133,8 @@ class Embedding:
     ) -> list[Vectors | None]:
         """The vectors of texts, each with its source and time; None for a long one."""
         short = [text for text in texts if len(text[0]) <= INLINE_CHARACTERS]
-        made = iter(self._embed(model, [passage(*text, self._zone) for text in short]))
+        passages = [passage(*text, self._zone) for text in short]
+        made = iter(self._embed(model, passages))
         return [next(made) if len(text[0]) <= INLINE_CHARACTERS else None for text in texts]
 
     def _embed(self, model: Embedder, passages: Sequence[str]) -> list[Vectors | None]:

@@ -63,7 +63,7 @@ def _meaning(
     if len(cosine) < index.count:  # what has come since has no cosine yet
         cosine = np.append(cosine, np.full(index.count - len(cosine), NOWHERE, np.float32))
     near = np.where(cosine[rows] > NOWHERE, above_noise(query, cosine, rows), np.float32(0))
-    foreign = query.unspaced(rows) != words.is_unspaced(query.text)
+    foreign = query.unspaced(rows) != query.is_unspaced
     chance = math.sqrt(2 * math.log(max(_size(query), 2)))
     return near, np.float32(FOREIGN) * foreign, CERTAIN + chance
 
@@ -87,7 +87,7 @@ def _raise(share: Floats, rows: Rows, others: Mapping[int, float]) -> None:
 def _pieces(query: Query, rankings: Mapping[Lane, Ranking]) -> dict[int, float]:
     """For rows that have pieces of the query inside longer words: which part of the pieces."""
     meta = rankings.get("meta")
-    count = len(words.literals(query.text))
+    count = len(query.literals)
     return {row: len(inside) / count for row, inside in meta.because.items()} if meta else {}
 
 

@@ -87,7 +87,7 @@ def meta_lane(view: View, query: Query) -> Ranking:
     found, and what they find is faint.
     """
     lexical = query.lexical
-    pieces = words.literals(query.text)
+    pieces = query.literals
     faint = [piece for piece in pieces if len(pieces) > 1 and words.is_plain(piece)]
     solid = [piece for piece in pieces if piece not in faint]
     found = _containing(view, query, solid)

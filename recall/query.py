@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.types import Noise, Scope, Vectors, milliseconds
+from core.types import Noise, Scope, milliseconds
+from embedding.vectors import QuestionVector
 from index.chunks import UNSPACED, Floats, Lexical, Mask, Meaning
 from index.postings import Rows
 from store import View
@@ -39,39 +40,63 @@ class Question:
     max_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the settings say of every query."""
+
+    zone: tzinfo
+    """Whose days a query means."""
+    lane_depth: int
+    """How many chunks a lane gives; more where more are asked for."""
+    fan_out: int
+    """How many relations the graph follows from one node at most."""
+
+
 class Query:
     """What every lane is given; each takes from it what it needs."""
 
     def __init__(
         self,
         view: View,
-        text: str,
-        scope: Scope,
+        question: Question,
+        vector: QuestionVector | None,
         *,
-        at: str,
-        zone: tzinfo,
-        depth: int,
-        hops: int,
-        fan_out: int,
-        vector: Vectors | None,
-        noise: Noise,
+        asked: str,
+        bounds: Bounds,
     ) -> None:
-        """`at` is the moment of the question, at which relations must hold, and days are those of
-        `zone`. `vector` is None where there is no model; `noise` is the model's."""
-        self.text, self.scope, self.at = text, scope, at
-        self.depth, self.hops, self.fan_out = depth, hops, fan_out
-        self.vector, self.noise = vector, noise
-        self.terms = words.query_terms(text)
-        held = view.held(past=scope.asof is not None)
+        """`vector` is None where there is no model; `asked` is the moment of the question."""
+        self.text = text = question.query
+        self.scope = Scope(asof=question.asof, **question.filters)
+        at = question.asof or asked
+        self.moment = int(milliseconds([at])[0])  # at which relations must hold
+        self.hops, self.fan_out = question.graph_hops, bounds.fan_out
+        self.depth = 2 * question.top_k
+        if question.strategy != "cue_only":  # each further find costs the cue lane the most
+            self.depth = max(bounds.lane_depth, self.depth)
+        held = view.held(past=question.asof is not None)
         self.index, self.links = held.index, held.links
-        self.moment = int(milliseconds([at])[0])
+        if vector and vector.model.mark != self.index.model:
+            vector = None  # the file has another model since the question came
+        self.vector = vector.vector if vector else None
+        self.noise: Noise = vector.model.noise if vector else ()
+        self.terms = words.query_terms(text)
         stems = list(dict.fromkeys(words.stems(self.terms)))
         self.numbers = view.term_numbers(stems)
         self._numbers = dict(zip(stems, self.numbers, strict=True))
-        self.spans = dates.named(text, at, zone, self.index.years)
-        self._only = view.named_one_by_one(scope)
+        self.spans = dates.named(text, at, bounds.zone, self.index.years)
+        self._only = view.named_one_by_one(self.scope)
         self._lexical: Lexical | None = None
         self._within: tuple[int, Mask | None] | None = None
+
+    @cached_property
+    def is_unspaced(self) -> bool:
+        """Whether the text is in a script that puts no spaces between words."""
+        return words.is_unspaced(self.text)
+
+    @cached_property
+    def literals(self) -> list[str]:
+        """The pieces of the text that are also looked for as written, inside words too."""
+        return words.literals(self.text)
 
     @cached_property
     def names(self) -> set[str]:
@@ -94,7 +119,7 @@ class Query:
         return view.term_numbers(terms)
 
     def unspaced(self, rows: Rows) -> Mask:
-        """Which of the rows are in a script that puts no spaces between words."""
+        """Which of the rows are in a script of that kind."""
         found: Mask = self.index.field("flags")[rows] & UNSPACED > 0
         return found
 
@@ -141,7 +166,7 @@ def above_noise(query: Query, cosine: Floats, rows: Rows) -> Floats:
 
     Unrelated texts are those of the same scripts as the query and the row.
     """
-    asks = 2 * words.is_unspaced(query.text)
+    asks = 2 * query.is_unspaced
     noise = np.array(query.noise, np.float32)[[asks + 1, asks], :, None]
     mean, deviation = np.where(query.unspaced(rows), noise[0], noise[1])
     found: Floats = ((cosine[rows] - mean) / deviation).astype(np.float32)

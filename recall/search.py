@@ -10,14 +10,13 @@ from config import LANES, Config
 from core import timestamps
 from core.errors import ConfigError, InvalidInput
 from core.results import Hit, Lane
-from core.types import Scope
-from embedding.vectors import Embedding, QuestionVector
+from embedding.vectors import Embedding
 from index.chunks import Index
 from mnelo_locale import message
 from recall.answerability import has_answer
 from recall.hits import Fused, Fusion, fuse, hits, seeds
 from recall.lanes import INDEPENDENT_LANES, MAX_SEEDS, cue_lane, graph_lane
-from recall.query import Query, Question, Ranking
+from recall.query import Bounds, Query, Question, Ranking
 from store import CueSettings, SqliteStore, View, index_cues, uncued_count
 
 log = logging.getLogger("mnelo")
@@ -38,7 +37,8 @@ class Searcher:
     ) -> None:
         """`cues_off` says why cues cannot be read, though the settings ask for that."""
         self._config, self._store, self._embedding = config, store, embedding
-        self._zone = timestamps.zone(config.timezone)
+        zone = timestamps.zone(config.timezone)
+        self._bounds = Bounds(zone, config.recall_lane_depth, config.limits_fan_out)
         self._fusion = _fusion(config)
         self._cues_off = cues_off
         self._by_cues = _cue_lane(config) if "cue" in config.recall_lanes and not cues_off else {}
@@ -68,7 +68,7 @@ class Searcher:
         with self._store.views() as views:
             view = views["graph"]
             with view.reading():
-                query = self._query(view, question, asked, vector)
+                query = Query(view, question, vector, asked=asked, bounds=self._bounds)
                 outcomes = self._run(views, query, lanes)
             fused = self._fuse(query, outcomes, question.strategy)
             with view.reading():  # anew: what was changed meanwhile is shown as it is now
@@ -77,6 +77,7 @@ class Searcher:
                 waiting = view.pending_count() if has_model else 0
         notices = [] if found else [message("notice.nothing")]
         if "vector" in lanes and query.vector is None:
+            self._embedding.follow()  # the file may have another model since the question
             notices.append(why_none or self._embedding.why_none())
         notices += self._faults(lanes, outcomes)
         if found and not has_answer(query, fused.rankings, fused.rows):
@@ -111,30 +112,6 @@ class Searcher:
             log.exception("cues cannot be read")
             with self._store.view() as view:
                 return uncued_count(view)
-
-    def _query(
-        self, view: View, question: Question, asked: str, vector: QuestionVector | None
-    ) -> Query:
-        """What the lanes are given."""
-        depth = 2 * question.top_k
-        if question.strategy != "cue_only":  # each further find costs the cue lane the most
-            depth = max(self._config.recall_lane_depth, depth)
-        query = Query(
-            view,
-            question.query,
-            Scope(asof=question.asof, **question.filters),
-            at=question.asof or asked,
-            zone=self._zone,
-            depth=depth,
-            hops=question.graph_hops,
-            fan_out=self._config.limits_fan_out,
-            vector=vector and vector.vector,
-            noise=vector.model.noise if vector else (),
-        )
-        if vector and query.index.model != vector.model.mark:  # the file has another model by now
-            query.vector = None
-            self._embedding.follow()
-        return query
 
     def _run(
         self, views: Mapping[str, View], query: Query, lanes: Sequence[str]

@@ -23,18 +23,23 @@ def similar(store: SqliteStore, model: FileModel, stored: NewChunk, seq: int) ->
     zeros = model.zeros[int(words.is_unspaced(stored.content))]
     with index.lock:
         live = index.field("live")
-        cosine = index.meaning(stored.vectors[0], live, live).cosine
+        cosines = index.meaning(stored.vectors[0], live, live).cosine
         unspaced = index.field("flags") & UNSPACED > 0
-        score = scaled(cosine, np.where(unspaced, zeros[1], zeros[0])) * live
-        near = best_rows(score, index, MAX_SIMILAR + 1)
-        seqs = index.seqs_of(near)
-        measured = zip(seqs, cosine[near].tolist(), score[near].tolist(), strict=True)
-    told = {each: rest for each, *rest in measured if each != seq and rest[1] >= SIMILAR_FROM}
-    if not told:
+        scores = scaled(cosines, np.where(unspaced, zeros[1], zeros[0])) * live
+        best = best_rows(scores, index, MAX_SIMILAR + 1)
+        seqs = index.seqs_of(best)
+        measured = zip(seqs, cosines[best].tolist(), scores[best].tolist(), strict=True)
+    near = {
+        other: (cosine, score)
+        for other, cosine, score in measured
+        if other != seq and score >= SIMILAR_FROM
+    }
+    if not near:
         return []
     with store.view() as view:
-        rows = view.chunks(list(told)[:MAX_SIMILAR], Scope())
-    return [
-        Similar(chunk_id=row.id, similarity=round(cosine, 4), score=round(score, 4))
-        for row, (cosine, score) in ((row, told[row.seq]) for row in rows)
-    ]
+        rows = view.chunks(list(near)[:MAX_SIMILAR], Scope())
+    return [_similar(row.id, *near[row.seq]) for row in rows]
+
+
+def _similar(chunk_id: str, cosine: float, score: float) -> Similar:
+    return Similar(chunk_id=chunk_id, similarity=round(cosine, 4), score=round(score, 4))

@@ -473,18 +473,10 @@ def test_pieces_are_found_where_they_stand_in_text_tags_and_properties(
 
 
 def asked(view: View, text: str, scope: Scope) -> query_module.Query:
-    return query_module.Query(
-        view,
-        text,
-        scope,
-        at=timestamps.now(),
-        zone=timezone.utc,
-        depth=200,
-        hops=0,
-        fan_out=0,
-        vector=None,
-        noise=(),
-    )
+    filters = {name: value for name, value in scope.bound().items() if name != "asof"}
+    question = query_module.Question(text, 100, 0, filters, "rrf", scope.asof, False, 0)
+    bounds = query_module.Bounds(timezone.utc, lane_depth=200, fan_out=0)
+    return query_module.Query(view, question, None, asked=timestamps.now(), bounds=bounds)
 
 
 def standing(view: View, query: query_module.Query, piece: str) -> list[int]:

@@ -305,7 +305,7 @@ class Timeline:
     def merge(self, limit: int) -> int:
         """Give some waiting entries their merged vector, if there is a model; how many it tried.
 
-        One that the model fails over is tried once: it keeps no other waiting.
+        One that the model fails over is tried only once, so it never blocks the others.
         """
         model = self._embedding.model(0)
         if model is None or self._store.read_only:
