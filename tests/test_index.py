@@ -445,7 +445,7 @@ def test_pieces_are_found_where_they_stand_in_text_tags_and_properties(
 ) -> None:
     """Whether the texts of few candidates are read or their trigrams are asked for, and never for
     the name of who said it or of the session."""
-    monkeypatch.setattr(lanes, "FEW", few)
+    monkeypatch.setattr(lanes, "MAX_READ", few)
     chance = Random(few)  # noqa: S311 - any texts will do
     beside = ("painted", "BOATS", "周会 ", "北门", "建仓 ", "café", "SH600089建仓", "C++ ", " ")
     ids: list[str] = []
