@@ -15,9 +15,7 @@ import re
 import threading
 import urllib.error
 import urllib.request
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol
 
@@ -27,7 +25,7 @@ from typing_extensions import TypeVar
 from config import Config
 from core.errors import MneloError, ModelError
 from core.types import Model, Noise, Vectors
-from index.calibration import UNRELATED, Zeros, of_texts
+from index.calibration import UNRELATED
 from mnelo_locale import message
 from text import words
 
@@ -37,8 +35,7 @@ DEFAULT_MODEL = "BAAI/bge-small-zh-v1.5"
 OFFLINE_E5 = "intfloat/multilingual-e5-small"
 OFFLINE_USE = "universal-sentence-encoder-multilingual-3"
 HUB_PROBE_SECONDS = 3.0
-QUERY_CACHE = 1024
-PORTION = 8  # texts given to a model at once: more are hardly faster, and queries wait for them
+BATCH_TEXTS = 8  # given to a model at a time: more are hardly faster, and make questions wait
 
 PREFIXES = {
     "intfloat/multilingual-e5-large": ("query: ", "passage: "),
@@ -67,19 +64,6 @@ class Embedder(Protocol):
 
     def query(self, text: str) -> Vectors:
         """The unit vector of a text that searches: float32, (dim,)."""
-
-
-class OfFile:
-    """A loaded model that makes a file's vectors, together with what the file knows of it."""
-
-    def __init__(self, model: Embedder, known: Model) -> None:
-        self.name, self.dim, self.known = model.name, model.dim, known
-        self.fits, self.passages, self.query = model.fits, model.passages, model.query
-
-    @cached_property
-    def zeros(self) -> Zeros:
-        """Where it puts unrelated texts, by their scripts; measured when that is first asked."""
-        return of_texts(self)
 
 
 # --- Models ----------------------------------------------------------------------------
@@ -204,7 +188,7 @@ def embed(
     texts or a long one take a while.
     """
     cut = [_windows(model, text) for text in texts]
-    vectors = iter(_in_portions(model, [piece for pieces in cut for piece in pieces], stopped))
+    vectors = iter(_in_batches(model, [piece for pieces in cut for piece in pieces], stopped))
     return [_stacked([next(vectors) for _ in pieces]) for pieces in cut]
 
 
@@ -222,16 +206,16 @@ def _stacked(vectors: Sequence[Vectors | None]) -> Vectors | None:
     return np.stack(found) if found and len(found) == len(vectors) else None
 
 
-def _in_portions(
+def _in_batches(
     model: Embedder, pieces: Sequence[str], stopped: Callable[[], bool]
 ) -> list[Vectors | None]:
     """The vector of each piece; those of like length are handed over together."""
     found: list[Vectors | None] = [None] * len(pieces)
     order = sorted(range(len(pieces)), key=lambda at: len(pieces[at]))
-    for start in range(0, len(order), PORTION):
+    for start in range(0, len(order), BATCH_TEXTS):
         if stopped():
             break
-        some = order[start : start + PORTION]
+        some = order[start : start + BATCH_TEXTS]
         for at, vector in zip(some, _each(model, [pieces[at] for at in some]), strict=True):
             found[at] = vector
     return found
@@ -450,8 +434,6 @@ class ModelLoader(Generic[Loaded]):
         self._thread: threading.Thread | None = None
         self._model: Loaded | None = None
         self._error = ""
-        self._queries: OrderedDict[tuple[Embedder, str], Vectors] = OrderedDict()
-        self._query_lock = threading.Lock()
 
     def start(self) -> None:
         """Begin to load, unless that has begun."""
@@ -490,17 +472,3 @@ class ModelLoader(Generic[Loaded]):
     def reason(self) -> str:
         """Why there is no model, where there is none."""
         return self._error
-
-    def query_vector(self, model: Embedder, text: str) -> Vectors:
-        """The vector of a query; the last 1,024 are kept, since embedding is the slow part."""
-        key = (model, text)  # whoever asks may still have the model of the loader before
-        with self._query_lock:
-            if key in self._queries:
-                self._queries.move_to_end(key)
-                return self._queries[key]
-        vector = model.query(text)
-        with self._query_lock:
-            self._queries[key] = vector
-            while len(self._queries) > QUERY_CACHE:
-                self._queries.popitem(last=False)
-        return vector

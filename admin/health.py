@@ -28,8 +28,8 @@ from access.auth import load_token
 from config import ALL_LANES, Config
 from core import timestamps
 from core.errors import MneloError, StoreError
-from memory import latency
 from mnelo_locale import message
+from recall.log import latency
 from store import Inspection
 from store.opening import inspect
 from upkeep import backup

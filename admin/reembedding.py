@@ -24,7 +24,8 @@ from core import timestamps
 from core.errors import ModelError, StoreBusy, StoreError
 from core.types import Model, Vectors
 from embedder import Embedder
-from memory import Memory, passage
+from embedding.passages import passage
+from memory import Memory
 from store import Inspection, NextVectors, Store
 from store.opening import inspect, open_store
 from store.types import WaitingText

@@ -1,14 +1,11 @@
 """Whether what was found answers the question at all: to many questions a memory has no answer.
 
 Something is always nearest, so a cosine alone says little. It is compared with the cosines of
-texts that have nothing to do with each other, and with how many texts there were to choose from.
-The former are measured when a file adopts a model, for questions and texts in scripts with and
-without spaces (core.types.Noise): models differ, and E5 puts two unrelated Chinese sentences at
-0.82 and two English ones at 0.73. As to the latter, the highest of N draws of a normal distribution
+texts that have nothing to do with each other (core.types.Noise, measured for each model), and
+with how many texts there were to choose from: the highest of N draws of a normal distribution
 lies about sqrt(2 ln N) deviations above the mean. Words count by what part of the query's weight
-(IDF) they make up. Both are added up for each memory that was found. If even the best one does not
-reach the bound, all hits are marked `weak` and the notice says so; they are still shown, since a
-judgement about words is no proof (docs/BENCHMARKS.md has the measurements).
+they make up. Both are added up for each memory that was found. If even the best one does not
+reach the bound, the hits are called weak (docs/BENCHMARKS.md has the measurements).
 """
 
 import math
@@ -20,30 +17,33 @@ from core.results import Lane
 from index.chunks import Floats
 from index.matrix import NOWHERE
 from index.postings import Rows
-from recall.query import ENTITY, MOST_NAMES, Query, Ranking, above_noise, dated
+from recall.query import ENTITY, MAX_NAMES, Query, Ranking, above_noise, dated
 from recall.reranking import of_rows
 from text import words
 
-SHARE = 0.23  # the part of the query that says as much as one deviation
-FOREIGN = 2.0  # deviations allowed for words to a text in another script, which cannot have them
-DATE = 2.0  # deviations that a time of the chunk says which the query names
-CERTAIN = 1.8  # deviations above the best of so many unrelated texts
-WORDS_ALONE = 0.9  # deviations of words that are certain where there are no vectors
+SHARE = 0.23  # the part of the query that counts as much as one deviation
+FOREIGN = 2.0  # what words count at least for a text in another script, which cannot share any
+DATE = 2.0  # deviations that a chunk gets for a time that the query names
+CERTAIN = 1.8  # deviations above the best of as many unrelated texts
+WORDS_ALONE = 0.9  # deviations that words must reach where there are no vectors
 
 
-def is_known(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> bool:
-    """Whether any of the rows that were found, in ascending order, says enough to be an answer."""
+def has_answer(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> bool:
+    """Whether any of the rows that were found fits well enough to be an answer.
+
+    `rows` are in ascending order.
+    """
     if not len(rows):
         return False
     with query.index.lock:
         share = of_rows(query.lexical.share, rows.astype(np.intp), query.index)
-        near, least_told, certain = _meaning(query, rankings, rows)
+        near, least, bound = _meaning(query, rankings, rows)
         times = DATE * dated(query, rows) if query.spans else np.float32(0)
-        for others in (None, _pieces, _names):  # each takes longer to find out, and only adds
+        for others in (None, _pieces, _names):  # the slower ones last: each can only add
             if others:
                 _raise(share, rows, others(query, rankings))
-            told = np.maximum(share / SHARE + times, least_told)
-            if (near + told).max() >= certain:
+            by_words = np.maximum(share / SHARE + times, least)
+            if (near + by_words).max() >= bound:
                 return True
     return False
 
@@ -51,8 +51,10 @@ def is_known(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> bool
 def _meaning(
     query: Query, rankings: Mapping[Lane, Ranking], rows: Rows
 ) -> tuple[Floats, Floats, float]:
-    """Deviations by each row's vector, the least that is allowed for its words, and how many are
-    certain in all."""
+    """For each row the deviations of its vector and the least that its words count; and the bound.
+
+    The bound is what the sum of a row must reach.
+    """
     vector, index = rankings.get("vector"), query.index
     if vector is None or vector.meaning is None or not query.noise:
         nothing = np.zeros(1, np.float32)
@@ -61,7 +63,7 @@ def _meaning(
     if len(cosine) < index.count:  # what has come since has no cosine yet
         cosine = np.append(cosine, np.full(index.count - len(cosine), NOWHERE, np.float32))
     near = np.where(cosine[rows] > NOWHERE, above_noise(query, cosine, rows), np.float32(0))
-    foreign = query.unspaced(rows) != words.is_unspaced(query.text)
+    foreign = query.unspaced(rows) != query.is_unspaced
     chance = math.sqrt(2 * math.log(max(_size(query), 2)))
     return near, np.float32(FOREIGN) * foreign, CERTAIN + chance
 
@@ -73,7 +75,7 @@ def _size(query: Query) -> int:
 
 
 def _raise(share: Floats, rows: Rows, others: Mapping[int, float]) -> None:
-    """Let some of the rows have a higher share of the query, where they are among all rows."""
+    """Raise the share of the query for those of the `others` that are among the rows."""
     given = np.fromiter(others, np.int32, len(others))
     values = np.fromiter(others.values(), np.float32, len(others))
     places = np.minimum(np.searchsorted(rows, given), len(rows) - 1)
@@ -83,21 +85,21 @@ def _raise(share: Floats, rows: Rows, others: Mapping[int, float]) -> None:
 
 
 def _pieces(query: Query, rankings: Mapping[Lane, Ranking]) -> dict[int, float]:
-    """For rows that have pieces of the query inside longer words: what part of all pieces."""
+    """For rows that have pieces of the query inside longer words: which part of the pieces."""
     meta = rankings.get("meta")
-    count = len(words.literals(query.text))
+    count = len(query.literals)
     return {row: len(inside) / count for row, inside in meta.because.items()} if meta else {}
 
 
 def _names(query: Query, rankings: Mapping[Lane, Ranking]) -> dict[int, float]:
-    """For rows that are about entities which the query names: what part of its terms they are."""
+    """For rows about entities that the query names: which part of its terms the names make up."""
     entity = rankings.get("entity")
     if entity is None:
         return {}
     asked = set(words.stems(query.terms))
     named = {
         each.key.removeprefix(ENTITY): asked.intersection(words.stems(words.index_terms(each.name)))
-        for each in entity.entities[:MOST_NAMES]
+        for each in entity.entities[:MAX_NAMES]
     }
     parts = {  # many rows are about the same ones
         names: len(set().union(*(named.get(str(name), ()) for name in names))) / max(len(asked), 1)

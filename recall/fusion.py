@@ -10,7 +10,7 @@ from index.chunks import Floats, Index
 from index.matrix import nth_highest
 from index.postings import Rows
 
-DIGITS = 5  # of a measure of a chunk, such as BM25 or evidence
+DIGITS = 5  # of a chunk's score, such as BM25 or a sum of features
 RANK_DIGITS = 9  # of a sum of reciprocal ranks
 
 

@@ -1,4 +1,4 @@
-"""From four rankings to what a caller reads: hits, reasons, and a reply within its budget."""
+"""From the rankings of the lanes to what a caller reads: hits, reasons, a reply of limited size."""
 
 import json
 import re
@@ -18,16 +18,16 @@ from index.matrix import NOWHERE
 from index.postings import Rows
 from recall.fusion import DIGITS, RANK_DIGITS, ordered, rrf, stock_boost
 from recall.query import ENTITY, FoundEntity, Node, Query, Ranking
-from recall.reranking import WEIGHTS, evidence, of_rows
+from recall.reranking import WEIGHTS, features, of_rows
 from store import View
 from text import words
 
 Scores = NDArray[np.float64]
 
-SEEN = 20  # of each lane, those that may become a seed of the graph
-MOST_ENTITIES = 2  # entity hits beyond top_k
-MOST_BESIDE = 151  # tokens of a hit's keys, numbers and ranks: 600 characters, and a part of one
-LEAST_CONTENT = 20  # tokens below which a shortened memory says too little to be shown
+SEED_DEPTH = 20  # of each lane, the best ones that may become a seed of the graph
+MAX_ENTITIES = 2  # entity hits beyond top_k
+MAX_BESIDE = 151  # tokens of a hit without its texts: at most 600 characters, and a part of one
+MIN_CONTENT = 20  # tokens; a memory that is cut shorter says too little to be shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,41 +37,42 @@ class Fusion:
     k: int
     weights: Mapping[Lane, float]
     boost: float
-    by_evidence: bool
+    reranks: bool
+    """Whether features decide the order of chunks, and not the ranks alone."""
 
     def of_one_lane(self) -> "Fusion":
-        """The same where there is nothing to weigh one lane against."""
-        return replace(self, weights=dict.fromkeys(self.weights, 1.0), by_evidence=False)
+        """The same for one lane alone, which has no other to be weighed against."""
+        return replace(self, weights=dict.fromkeys(self.weights, 1.0), reranks=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """Every chunk that a lane found, in the order of their rows, and every entity."""
+    """Every chunk that a lane found, in the order of the rows, and every entity."""
 
     rankings: Mapping[Lane, Ranking]
     fusion: Fusion
     rows: Rows
     scores: Scores
     rrf: Scores
-    pieces: Floats | None
-    """The evidence, a piece of evidence.WEIGHTS by rows; None where the ranks decide."""
+    features: Floats | None
+    """The weighted features, one line for each of WEIGHTS; None where the ranks decide."""
     entities: Mapping[str, float]
     """The fused score of each entity, best first."""
 
     def best(self, index: Index, most: int) -> NDArray[np.intp]:
-        """The places of so many rows in the arrays above, best first."""
-        digits = RANK_DIGITS if self.pieces is None else DIGITS
+        """The places of the best rows in the arrays above, best first."""
+        digits = RANK_DIGITS if self.features is None else DIGITS
         return _best(self.scores, self.rows, index, most, digits)
 
 
 def fuse(query: Query, rankings: Mapping[Lane, Ranking], fusion: Fusion) -> Fused:
-    """RRF over chunks and over entities, each among their own; then the chunks by evidence."""
+    """Chunks and entities, each ranked among themselves by RRF; then the chunks reranked."""
     counted = _counted(rankings)
     rows, ranked = _ranked(counted, fusion)
-    pieces = evidence(query, counted, rows) if fusion.by_evidence else None
-    scores: Scores = ranked if pieces is None else pieces.sum(axis=0, dtype=np.float64)
+    weighed = features(query, counted, rows) if fusion.reranks else None
+    scores: Scores = ranked if weighed is None else weighed.sum(axis=0, dtype=np.float64)
     entities = _ranked_entities(counted, fusion)
-    return Fused(counted, fusion, rows, scores, ranked, pieces, entities)
+    return Fused(counted, fusion, rows, scores, ranked, weighed, entities)
 
 
 def _best(scores: Scores, rows: Rows, index: Index, most: int, digits: int) -> NDArray[np.intp]:
@@ -84,7 +85,7 @@ def _best(scores: Scores, rows: Rows, index: Index, most: int, digits: int) -> N
 
 
 def _counted(rankings: Mapping[Lane, Ranking]) -> dict[Lane, Ranking]:
-    """The rankings without faint finds, unless there are no others."""
+    """The rankings without faint ones, unless all are faint."""
     solid = any(len(each.rows) and not each.faint for each in rankings.values())
     return {
         lane: replace(each, rows=each.rows[:0]) if solid and each.faint else each
@@ -95,7 +96,7 @@ def _counted(rankings: Mapping[Lane, Ranking]) -> dict[Lane, Ranking]:
 def _ranked(
     rankings: Mapping[Lane, Ranking], fusion: Fusion, depth: int | None = None
 ) -> tuple[Rows, Scores]:
-    """Every row among so many of each lane, in ascending order, and its fused score."""
+    """The rows that any lane has among its first, in ascending order, and their fused scores."""
     lists = {lane: each.rows[:depth] for lane, each in rankings.items() if len(each.rows)}
     if not lists:
         return np.zeros(0, np.int32), np.zeros(0)
@@ -126,8 +127,8 @@ def _ranked_entities(rankings: Mapping[Lane, Ranking], fusion: Fusion) -> dict[s
 
 
 def seeds(rankings: Mapping[Lane, Ranking], query: Query, fusion: Fusion, most: int) -> list[Node]:
-    """What the lanes so far found best: chunks, then entities."""
-    rows, scores = _ranked(rankings, fusion, SEEN)
+    """What the graph starts from: the best chunks of the lanes so far, then the best entities."""
+    rows, scores = _ranked(rankings, fusion, SEED_DEPTH)
     best = rows[ordered(scores, rows, query.index, RANK_DIGITS)[:most]]
     return [*query.index.seqs_of(best), *list(_ranked_entities(rankings, fusion))[:most]]
 
@@ -140,16 +141,16 @@ def hits(view: View, query: Query, fused: Fused, *, top_k: int, explain: bool) -
     found = _chunks(view, query, fused, top_k, explain=explain)
     entities = [] if query.scope.only_chunks else _entities(view, query, fused, explain=explain)
     for entity in entities:
-        _place(entity, found, by_evidence=fused.pieces is not None)
+        _place(entity, found, reranked=fused.features is not None)
     return found
 
 
-def _place(entity: Hit, found: list[Hit], *, by_evidence: bool) -> None:
+def _place(entity: Hit, found: list[Hit], *, reranked: bool) -> None:
     """Put an entity before the first hit whose ranks are weaker, and give it that hit's score."""
     rank = entity["rrf_score"]
     weaker = [place for place, hit in enumerate(found) if hit["rrf_score"] < rank]
     place = weaker[0] if weaker else len(found)
-    if by_evidence and found:
+    if reranked and found:
         entity["score"] = found[min(place, len(found) - 1)]["score"]
     found.insert(place, entity)
 
@@ -170,9 +171,9 @@ def _chunks(view: View, query: Query, fused: Fused, top_k: int, *, explain: bool
 def _shown(
     view: View, query: Query, fused: Fused, top_k: int
 ) -> tuple[list[ChunkRow], NDArray[np.intp]]:
-    """The best chunks as they are now, and their places among those that were found.
+    """The best chunks as they are now, and their places among all that were found.
 
-    What somebody closes meanwhile is passed over.
+    Chunks that were closed meanwhile are left out.
     """
     most = top_k
     while True:
@@ -220,7 +221,7 @@ def _ranks(fused: Fused, rows: Rows) -> list[dict[Lane, int]]:
 
 
 def _measures(query: Query, fused: Fused, rows: Rows) -> list[dict[str, float]]:
-    """Cosine and distance, where there is a vector, and how much of the query the words make up."""
+    """Cosine and distance, where there is a vector, and the part of the query that words match."""
     with query.index.lock:
         share = of_rows(query.lexical.share, rows.astype(np.intp), query.index).tolist()
     vector = fused.rankings.get("vector")
@@ -241,7 +242,7 @@ def _measures(query: Query, fused: Fused, rows: Rows) -> list[dict[str, float]]:
 def _reasons(
     view: View, query: Query, fused: Fused, row: ChunkRow, place: int, lanes: Mapping[Lane, int]
 ) -> dict[str, Any]:
-    """For each lane its rank, what that adds, and why; and each piece of evidence."""
+    """For each lane its rank, what that adds, and why; and the features, as `evidence`."""
     at = int(fused.rows[place])
     reasons: dict[str, Any] = {}
     for lane, rank in lanes.items():
@@ -250,8 +251,8 @@ def _reasons(
             *_named(view, fused.rankings[lane].because.get(at, ())),
         ]
         reasons[lane] = _reason(fused.fusion.weights[lane], rank, because, fused.fusion)
-    if fused.pieces is not None:
-        values = zip(WEIGHTS, fused.pieces[:, place].tolist(), strict=True)
+    if fused.features is not None:
+        values = zip(WEIGHTS, fused.features[:, place].tolist(), strict=True)
         reasons["evidence"] = {name: round(value, 3) for name, value in values if round(value, 3)}
     return reasons
 
@@ -262,7 +263,7 @@ def _reason(weight: float, rank: int, because: Sequence[str], fusion: Fusion) ->
 
 
 def _words(query: Query, row: ChunkRow, lane: Lane) -> list[str]:
-    """The words of the query that a chunk found by words has, and the time that it names."""
+    """The query's words and times that a chunk has, where the meta lane found it."""
     if lane != "meta":
         return []
     terms = set(words.stems(words.index_terms(row.content)))
@@ -272,22 +273,22 @@ def _words(query: Query, row: ChunkRow, lane: Lane) -> list[str]:
 
 
 def _named(view: View, because: Sequence[Node]) -> list[str]:
-    """Reasons as they are shown: a chunk on the way by its id."""
+    """Reasons as they are shown: a chunk by its id."""
     ids = view.chunk_ids(node for node in because if isinstance(node, int))
     return [node if isinstance(node, str) else ids.get(node, "") for node in because]
 
 
 def _entities(view: View, query: Query, fused: Fused, *, explain: bool) -> list[Hit]:
     keys, found = list(fused.entities), list[Hit]()
-    for start in range(0, len(keys), MOST_ENTITIES):
-        some = keys[start : start + MOST_ENTITIES]
+    for start in range(0, len(keys), MAX_ENTITIES):
+        some = keys[start : start + MAX_ENTITIES]
         rows = view.entities([key[len(ENTITY) :] for key in some], query.scope)
         for key in some:
             if row := rows.get(key[len(ENTITY) :]):
                 found.append(_entity_hit(view, row, key, fused, explain=explain))
-        if len(found) >= MOST_ENTITIES:
+        if len(found) >= MAX_ENTITIES:
             break
-    return found[:MOST_ENTITIES]
+    return found[:MAX_ENTITIES]
 
 
 def _entity_hit(view: View, row: EntityRow, key: str, fused: Fused, *, explain: bool) -> Hit:
@@ -336,8 +337,8 @@ def fit(found: Sequence[Hit], max_tokens: int, query: str) -> list[Hit]:
         cost = _cost(hit)
         if cost > left:
             room = left - (cost - words.tokens(hit["content"]))
-            if not kept or room >= LEAST_CONTENT:
-                kept.append(_shortened(hit, max(room, LEAST_CONTENT), query))
+            if not kept or room >= MIN_CONTENT:
+                kept.append(_shortened(hit, max(room, MIN_CONTENT), query))
             break
         kept.append(hit)
         left -= cost
@@ -348,12 +349,15 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _surely_fit(found: Sequence[Hit], max_tokens: int) -> bool:
-    """Whether the hits fit by their texts and the most that all else may be: numbers take long."""
+    """Whether the hits fit even if all but their texts is as long as it can be.
+
+    This is a quick answer: to write all numbers out takes long.
+    """
     if any("explain" in hit for hit in found):
         return False
     texts = _json([each for hit in found for each in hit.values() if isinstance(each, str)])
-    left = max_tokens - MOST_BESIDE * len(found)
-    # No character is more than one token, and those are sooner counted.
+    left = max_tokens - MAX_BESIDE * len(found)
+    # A character is never more than one token, and characters are counted faster.
     return len(texts) <= left or words.tokens(texts) <= left
 
 
@@ -362,20 +366,20 @@ def _cost(hit: Hit) -> int:
 
 
 def _shortened(hit: Hit, room: int, query: str) -> Hit:
-    """The stretch of a content that holds most of the query's terms, in about `room` tokens."""
+    """The hit with only the part of its content around the query's longest term that it has."""
     content = hit["content"]
     start = _match(content, query)
     size = len(content) * room // max(words.tokens(content), 1)
     start = max(0, min(start - size // 4, len(content) - size))
     cut = content[start : start + size]
-    while words.tokens(cut) > room:  # the stretch is denser than the whole
+    while words.tokens(cut) > room:  # this part is denser than the whole
         cut = cut[: len(cut) * 9 // 10]
     cut = ("…" if start else "") + cut + ("…" if start + len(cut) < len(content) else "")
     return cast("Hit", {**hit, "content": cut, "truncated": True})
 
 
 def _match(content: str, query: str) -> int:
-    """Where the first word of the query stands in a text as it is stored; 0 if nowhere."""
+    """Where the longest term of the query that a text has stands in it; 0 if it has none."""
     places = []
     for term in words.query_terms(query):
         if found := re.search(re.escape(term), content, re.IGNORECASE):

@@ -1,15 +1,6 @@
-"""The lanes: each a small function from a read connection and a query to a ranking.
+"""The lanes: each a function from a view of the file and a query to a ranking.
 
-**meta** ranks by BM25 (index/chunks.py). Pieces as they stand are found by trigrams, those of one
-and two characters by the beginnings of trigrams, and verified with LIKE on the folded text. A piece
-inside a word counts less than the word. A part of an ordinary word in a query of several (`get` in
-*budget*) counts only where nothing better is found.
-
-**graph** starts from the five chunks and five entities that the others found best and returns what
-it reached; a seed counts as reached only from a chunk found better. Each step, a mention or a
-relation, is one hop. From a node lead its 12 heaviest relations (fewer where `fan_out` says so),
-either way, and its 20 newest mentions. The next hop starts from the heaviest 8 nodes of this one,
-and there is none once 20 chunks are reached.
+A new lane is one more such function, named in INDEPENDENT_LANES at the end.
 """
 
 from __future__ import annotations
@@ -21,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.results import Lane
 from core.types import Naming, Scope
 from index.chunks import Floats, Mask
 from index.matrix import NOWHERE
@@ -28,7 +20,7 @@ from index.postings import Rows
 from recall.fusion import DIGITS, best_rows, ordered
 from recall.query import (
     ENTITY,
-    MOST_NAMES,
+    MAX_NAMES,
     FoundEntity,
     Node,
     Numbers,
@@ -44,18 +36,18 @@ if TYPE_CHECKING:
     from index.cue_index import CueHits, Edges
 
 
-SUBSTRING = 0.3  # what a piece inside a word counts, beside 1 for the whole word
-DATED = 0.75  # what the day counts that the query names, beside 1 for the best words
-SPELLED = 1e-4  # what of two equal texts the closer spelling gains
-FEW = 50  # texts that are read to look for a piece in, rather than asking for its trigrams
-TIED = 50  # of so many best chunks, those with equal scores are compared by spelling
+SUBSTRING = 0.3  # weight of a piece inside a word, where a whole word has 1
+DATED = 0.75  # what a day counts that the query names, where the best words count 1
+SPELLED = 1e-4  # gain of a text that is spelled like the query, over one with an equal score
+MAX_READ = 50  # if no more texts than these may have a piece, they are read: trigrams are slower
+MAX_TIED = 50  # of so many best chunks, those with equal scores are compared by spelling
 FLOOR = 0.0  # deviations above the mean of unrelated texts that a vector must reach
-SEEDS = 5  # chunks, and entities, that the graph starts from
-MOST_MENTIONS = 1000  # memories of one entity, newest first, that compete
-ENOUGH = 20  # chunks reached, with which the graph goes no further
-MOST_REACHED = 8  # nodes of one hop that the next one starts from, the heaviest
-MOST_STEPS = 12  # relations that are followed from one node, the heaviest
-EXACT = 1 << 40  # parts of a weight
+MAX_SEEDS = 5  # chunks, and entities, that the graph starts from
+MAX_MENTIONS = 1000  # memories of one entity, newest first, that compete
+ENOUGH = 20  # chunks reached, after which the graph takes no further hop
+MAX_REACHED = 8  # nodes of one hop that the next one starts from, the heaviest
+MAX_STEPS = 12  # relations that are followed from one node, the heaviest
+EXACT = 1 << 40  # weights are whole numbers of this part of 1
 
 
 # --- Vector ----------------------------------------------------------------------------
@@ -71,7 +63,7 @@ def vector_lane(view: View, query: Query) -> Ranking:
         meaning = index.meaning(query.vector, population, within)
         near = _masked(meaning.cosine - NOWHERE, within)
         rows = best_rows(near, index, query.depth)
-        if query.noise:  # what has no word of it and is no nearer than unrelated texts is no find
+        if query.noise:  # Drop rows that share no word and are no nearer than unrelated texts.
             matched = _fitted(query.lexical.own, index.count)[rows] > 0
             rows = rows[matched | (above_noise(query, meaning.cosine, rows) >= FLOOR)]
     return Ranking(rows, scores=meaning.standard, meaning=meaning)
@@ -86,15 +78,16 @@ def _masked(scores: Floats, within: Mask | None) -> Floats:
 
 
 def meta_lane(view: View, query: Query) -> Ranking:
-    """Chunks whose text, tags or properties have the query's words, or pieces of it as they stand.
+    """Chunks with the query's words, or with pieces of it as written, in text, tags or properties.
 
-    Words rank by BM25, over a chunk's own and its neighbours'. A piece inside a longer word, and
-    a piece of several terms that stands there as written, adds to it by its rarity; so does a
-    time of the chunk that the query names. Of equal texts the closer spelling comes first. The
-    `get` of a question is in every budget: where nothing better is found, such finds are faint.
+    Words rank by BM25 over a chunk and its neighbours. A piece inside a longer word, or of
+    several terms, adds to that by its rarity; so does a time of the chunk that the query names.
+    Of equal texts the one that is spelled like the query comes first. Pieces that are ordinary
+    words, as the `get` that is inside `budget`, are looked for only where nothing better is
+    found, and what they find is faint.
     """
     lexical = query.lexical
-    pieces = words.literals(query.text)
+    pieces = query.literals
     faint = [piece for piece in pieces if len(pieces) > 1 and words.is_plain(piece)]
     solid = [piece for piece in pieces if piece not in faint]
     found = _containing(view, query, solid)
@@ -106,8 +99,8 @@ def meta_lane(view: View, query: Query) -> Ranking:
         for each in found:
             scores[each.rows] += np.float32(each.weight)
         scores = _masked(scores / max(float(scores.max(initial=0)), 1e-9), query.within())
-        rows = best_rows(scores, query.index, max(query.depth, TIED))
-    _spell(view, query, scores, rows[:TIED])
+        rows = best_rows(scores, query.index, max(query.depth, MAX_TIED))
+    _spell(view, query, scores, rows[:MAX_TIED])
     with query.index.lock:
         if query.spans:
             rows = best_rows(_with_dates(query, scores), query.index, query.depth)
@@ -117,7 +110,7 @@ def meta_lane(view: View, query: Query) -> Ranking:
 
 
 def _with_dates(query: Query, scores: Floats) -> Floats:
-    """The scores with what a time adds that the query names."""
+    """The scores, higher for chunks of a time that the query names."""
     return _masked(scores + np.float32(DATED) * dated(query, slice(len(scores))), query.within())
 
 
@@ -130,7 +123,7 @@ def _any(scores: Floats, query: Query) -> bool:
 
 
 def _fitted(values: Floats, count: int) -> Floats:
-    """The values for so many rows, of which some may have come since they were computed."""
+    """The values for `count` rows; 0 for rows that came after the values were computed."""
     if len(values) == count:
         return values
     fitted = np.zeros(count, np.float32)
@@ -140,7 +133,7 @@ def _fitted(values: Floats, count: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """The rows that have a piece as it stands, and what that is worth."""
+    """The rows that have a piece as written, and what that adds to their scores."""
 
     piece: str
     rows: Rows
@@ -148,20 +141,20 @@ class _Inside:
 
 
 def _containing(view: View, query: Query, pieces: Sequence[str]) -> list[_Inside]:
-    """What is found by some pieces, each by itself.
+    """The rows that each piece is found in.
 
-    A piece that is one term is looked for inside other words only: where it is a word of its
-    own, BM25 has counted it. Its rarity is BM25's, of the chunks that have it either way.
+    A piece that is one term is looked for only inside longer words: where it is a word of its
+    own, BM25 has counted it. Its rarity is that of BM25, from all chunks that have it either way.
     """
     found: dict[str, _Inside] = {}
     having: dict[str, Rows] = {}
     for piece in sorted(pieces, key=len):
         whole = _whole(view, query, piece)
         if len(whole) >= query.depth:
-            continue  # its whole words fill the lane, and parts of words come after them
+            continue  # the rows with the whole word fill the lane, and rank above these
         among = next((having[part] for part in having if part in piece), None)
         rows = _rows_with(view, query, piece, whole, among)
-        if len(rows) + len(whole) <= FEW < query.depth:
+        if len(rows) + len(whole) <= MAX_READ < query.depth:
             having[piece] = np.append(rows, np.array(whole, np.int32))
         if len(rows):
             rarity = (query.index.size + 0.5) / (len(rows) + len(whole) + 0.5)
@@ -181,7 +174,7 @@ def _because(found: Iterable[_Inside]) -> dict[int, tuple[str, ...]]:
 
 
 def _whole(view: View, query: Query, piece: str) -> list[int]:
-    """The rows in scope that have a piece as a word of its own, where it is one term."""
+    """The rows in scope that have a piece as a whole word, if the piece is one term."""
     if words.index_terms(piece) != [piece]:
         return []
     numbers = query.numbers_of(view, words.stems([piece]))
@@ -193,10 +186,9 @@ def _whole(view: View, query: Query, piece: str) -> list[int]:
 def _rows_with(
     view: View, query: Query, piece: str, whole: Collection[int], among: Rows | None
 ) -> Rows:
-    """The first rows in scope, as they were stored, that have a piece as it stands.
+    """The oldest rows in scope that have a piece as written, except those of `whole`.
 
-    But for those of `whole`, which have it as a word. `among`: all that have a part of it, where
-    they are few.
+    Those have it as a word. `among` are all rows that have a part of the piece, if they are few.
     """
     if among is not None:
         return _holding(view, query, piece, [row for row in among.tolist() if row not in whole])
@@ -205,7 +197,7 @@ def _rows_with(
     if pairs:  # what has the piece has all of these as terms
         rows, doubtful = _having(view, query, piece, pairs)
         unread = rows[doubtful]
-        if len(unread) <= FEW:
+        if len(unread) <= MAX_READ:
             held = _holding(view, query, piece, unread.tolist())
             return rows[~doubtful | np.isin(rows, held)][: query.depth]
 
@@ -220,29 +212,29 @@ def _rows_with(
 
 
 def _holding(view: View, query: Query, piece: str, rows: Sequence[int]) -> Rows:
-    """Those of a few rows whose text has a piece as it stands, as they were stored."""
+    """Those of a few rows whose text has a piece as written, oldest first."""
     seqs = sorted(query.index.seqs_of(np.array(rows, np.int32)))
     return query.index.rows_of(view.filter_containing(piece, seqs, query.depth))
 
 
 def _having(view: View, query: Query, piece: str, terms: Sequence[str]) -> tuple[Rows, Mask]:
-    """The first rows in scope, as they were stored, that have all of some terms of a piece.
+    """The oldest rows in scope that have some terms of a piece, and which of them are in doubt.
 
-    And whether the text must be read to know that the piece stands there: several terms may
-    stand apart, and one may only be in the name of who said it, or of the session.
+    A row in doubt must be read to know whether it has the piece: several terms may stand apart,
+    and one may be only in the name of the source or of the session.
     """
     numbers = query.numbers_of(view, terms)
     with query.index.lock:
         rows = query.index.having(numbers, query.within())
         order = np.argsort(query.index.field("seq")[rows])
-        rows = rows[order[: query.depth + FEW]]
+        rows = rows[order[: query.depth + MAX_READ]]
         if terms == [piece]:
             return rows, query.index.named_with(rows, piece)
     return rows, np.ones(len(rows), np.bool_)
 
 
 def _spell(view: View, query: Query, scores: Floats, best: Rows) -> None:
-    """Of the best rows with equal scores, let those gain that are spelled like the query."""
+    """Raise the scores of rows that are spelled like the query, among rows with equal scores."""
     values = np.round(scores[best], DIGITS)
     equal = values[1:] == values[:-1]
     if not equal.any():
@@ -258,15 +250,15 @@ def _spell(view: View, query: Query, scores: Floats, best: Rows) -> None:
 
 
 def entity_lane(view: View, query: Query) -> Ranking:
-    """The entities that the query names, and the chunks that mention them or that they said.
+    """The entities that the query names, and the chunks that mention them or are said by them.
 
-    Chunks that mention more of them, and rarer ones, come first; among equals those whose text
-    has the query's words.
+    Chunks with more of them, or rarer ones, come first; among equals those with more of the
+    query's words.
     """
     names = _names(view, query)
     entities = [_found_entity(name) for name in names[: query.depth]]
     with query.index.lock:
-        about = [(name.entity_id, _mentions(query, name.entity_id)) for name in names[:MOST_NAMES]]
+        about = [(name.entity_id, _mentions(query, name.entity_id)) for name in names[:MAX_NAMES]]
         groups = [rows for _, rows in about if len(rows)] + _said_by(query)
         if not groups:
             return Ranking(entities=entities)
@@ -293,15 +285,15 @@ def _who(about: Sequence[tuple[str, Rows]], rows: Rows) -> dict[int, tuple[str, 
 
 
 def _mentions(query: Query, entity_id: str) -> Rows:
-    """The rows in scope that mention an entity, the newest where there are very many."""
+    """The rows in scope that mention an entity; only the newest where there are very many."""
     node = query.links.known(entity_id)
     if node is None:  # it came to be since
         return np.zeros(0, np.int32)
-    return query.index.located(query.links.mentioning([node], MOST_MENTIONS, _in_scope(query))[1])
+    return query.index.located(query.links.mentioning([node], MAX_MENTIONS, _in_scope(query))[1])
 
 
 def _in_scope(query: Query) -> Callable[[Numbers], Mask]:
-    """Tells which chunks, by their seqs, are in scope."""
+    """A function that tells which chunks are in scope, given by their seqs."""
     within = query.within()
 
     def allowed(seqs: Numbers) -> Mask:
@@ -313,7 +305,7 @@ def _in_scope(query: Query) -> Callable[[Numbers], Mask]:
 
 
 def _said_by(query: Query) -> list[Rows]:
-    """For each source or speaker that the query names: the rows in scope that it said."""
+    """The rows in scope of each source or speaker that the query names."""
     source, speaker = query.index.field("source"), query.index.field("speaker")
     within = query.within()
     groups = query.index.names.named(query.names)
@@ -331,7 +323,7 @@ class _Named:
 
 
 def _names(view: View, query: Query) -> list[_Named]:
-    """The entities named whole, longest name first; then those that share a word with the query."""
+    """Entities whose whole name is in the query, longest first; then those that share a word."""
     keys = words.lookup_keys(query.names)
     found = [_named(naming, whole=True) for naming in view.entities_named(keys, query.scope)]
     terms = [term for term in query.terms if not words.is_common(term)]
@@ -353,32 +345,27 @@ def _found_entity(name: _Named) -> FoundEntity:
 
 
 def cue_lane(view: View, query: Query, edges: Edges) -> Ranking:
-    """Chunks that share distinctive cues with the query, and what edges lead to from there."""
+    """Chunks that share distinctive cues with the query, and what edges from them lead to."""
 
     def allowed(seqs: Numbers) -> Mask:
         with query.index.lock:
             return _in_scope(query)(seqs)
 
-    found = view.cues.search(
-        query.text,
-        query.depth,
-        edges,
-        asof=query.scope.asof,
-        allowed=None if query.scope.current else allowed,
-    )
+    within = None if query.scope.current else allowed
+    found = view.cues.search(query.text, query.depth, edges, asof=query.scope.asof, allowed=within)
     with query.index.lock:
         seqs = np.array(found.seqs, np.int64)
         rows = query.index.located(seqs)
-        there = rows >= 0  # what has come since is in no other lane either
+        there = rows >= 0  # newer ones are not in the index yet, so no lane finds them
         rows = rows[there].astype(np.int32)
         scores = np.zeros(query.index.count, np.float32)
         scores[rows] = np.array(found.scores, np.float32)[there]
-    because = _Ways(view, found, dict(zip(rows.tolist(), seqs[there].tolist(), strict=True)))
+    because = _WhyFound(view, found, dict(zip(rows.tolist(), seqs[there].tolist(), strict=True)))
     return Ranking(rows, scores=scores, because=because)
 
 
-class _Ways(Mapping[int, "tuple[Node, ...]"]):
-    """By row why the cue lane found it, looked up for those that are shown."""
+class _WhyFound(Mapping[int, "tuple[Node, ...]"]):
+    """Why the cue lane found each row; looked up only for rows that are shown."""
 
     def __init__(self, view: View, found: CueHits, seqs: Mapping[int, int]) -> None:
         self._view, self._found, self._seqs = view, found, seqs
@@ -392,7 +379,8 @@ class _Ways(Mapping[int, "tuple[Node, ...]"]):
     def __getitem__(self, row: int) -> tuple[Node, ...]:
         way = self._found.way(self._seqs[row])
         path: tuple[Node, ...] = () if way.origin is None else (way.edge, way.origin)
-        return (*path, *self._view.cues.names(way.cues).values())
+        names = self._view.cues.names(way.cues)
+        return (*path, *names.values())
 
 
 # --- Graph -----------------------------------------------------------------------------
@@ -402,16 +390,17 @@ class _Ways(Mapping[int, "tuple[Node, ...]"]):
 class _Reached:
     weight: float
     path: tuple[int, ...]
-    """The nodes that led to it, from a seed on, and it itself."""
+    """The nodes from a seed to it, both included."""
 
 
 def graph_lane(view: View, query: Query, seeds: Sequence[Node]) -> Ranking:
     """What mentions and relations lead to from the seeds: nearest first, then heaviest.
 
     A step goes from a chunk to an entity it mentions, from an entity to a chunk that mentions
-    it, or along a relation either way; each costs one hop. The weight of what is reached is
-    that of the ways to it; a way over an entity that many mention says little. A seed counts as
-    reached only from a chunk that was found better. No hop is taken once there are enough chunks.
+    it, or along a relation in either direction; each costs one hop. The weight of a node is the
+    sum over the paths to it; a path through an entity that many mention weighs little. A seed
+    counts as reached only from a chunk that ranks above it. The walk ends once it has reached
+    enough chunks.
     """
     with query.index.lock:
         nodes = [_node(query, seed) for seed in seeds]
@@ -438,9 +427,9 @@ def _step(
     seen: Collection[int],
     order: Mapping[int, int],
 ) -> dict[int, _Reached]:
-    """Live nodes in scope one hop further: the heaviest, of equal weight the newer chunk."""
+    """The heaviest live nodes in scope that are one hop further; of equal ones the newer chunk."""
     nodes = list(frontier)
-    places, others, weights = _ways(query, np.array(nodes, np.int64), list(frontier.values()))
+    places, others, weights = _steps(query, np.array(nodes, np.int64), list(frontier.values()))
     total: dict[int, int] = {}
     came: dict[int, int] = {}
     for at, node, weight in zip(places, others, weights, strict=True):
@@ -457,18 +446,18 @@ def _step(
     }
 
 
-def _ways(
+def _steps(
     query: Query, nodes: Numbers, reached: Sequence[_Reached]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Every step from some nodes: the place of the one, the other, and what it weighs.
+    """Every step from some nodes: the place of its start among them, its end, and its weight.
 
-    Weights in whole parts of EXACT: their sums are the same in whatever order.
+    Weights are whole numbers of 1 / EXACT, so that their sums do not depend on the order.
     """
     links, chunks, entities = query.links, np.flatnonzero(nodes > 0), np.flatnonzero(nodes < 0)
     mentions, mentioned = links.mentioned(nodes[chunks])
     newest, mentioning = links.mentioning(nodes[entities], ENOUGH, _in_scope(query))
     common = 2 / (1 + np.log2(1 + np.bincount(newest, minlength=1)))
-    steps, others, weights = links.steps(nodes, query.moment, min(query.fan_out, MOST_STEPS))
+    steps, others, weights = links.steps(nodes, query.moment, min(query.fan_out, MAX_STEPS))
     places = np.concatenate((chunks[mentions], entities[newest], steps))
     so_far = EXACT * np.array([each.weight for each in reached])
     weights = np.concatenate((np.ones(len(mentioned)), common[newest], weights)) * so_far[places]
@@ -477,22 +466,22 @@ def _ways(
 
 
 def _is_found_better(origin: int, seed: int, order: Mapping[int, int]) -> bool:
-    """Whether a way from a seed may lead to another: both chunks, and it is the better one."""
+    """Whether a path may lead from one seed to another: both are chunks, the first ranks above."""
     return origin > 0 and seed > 0 and order[origin] < order[seed]
 
 
 def _first_live(view: View, query: Query, nodes: Sequence[int]) -> list[int]:
     """The first nodes that are live and, if they are chunks, in scope."""
     live: list[int] = []
-    for start in range(0, len(nodes), 3 * MOST_REACHED):
-        some = nodes[start : start + 3 * MOST_REACHED]
+    for start in range(0, len(nodes), 3 * MAX_REACHED):
+        some = nodes[start : start + 3 * MAX_REACHED]
         chunks = [node for node in some if node > 0]
         here = set(np.array(chunks)[_in_scope(query)(np.array(chunks, np.int64))].tolist())
         here.update(_live_entities(view, query, [node for node in some if node < 0]))
         live += [node for node in some if node in here]
-        if len(live) >= MOST_REACHED:
+        if len(live) >= MAX_REACHED:
             break
-    return live[:MOST_REACHED]
+    return live[:MAX_REACHED]
 
 
 def _live_entities(view: View, query: Query, nodes: Sequence[int]) -> list[int]:
@@ -504,7 +493,7 @@ def _live_entities(view: View, query: Query, nodes: Sequence[int]) -> list[int]:
 
 
 def _ranking(view: View, query: Query, reached: Mapping[int, _Reached]) -> Ranking:
-    """What the graph has reached, each chunk measured by its weight and its rank."""
+    """What the graph has reached; a chunk's score is its weight, lowered by its rank."""
     chunks = [node for node in reached if node > 0][: query.depth]
     rows = query.index.rows_of(chunks)
     scores = np.zeros(query.index.count, np.float32)
@@ -512,8 +501,8 @@ def _ranking(view: View, query: Query, reached: Mapping[int, _Reached]) -> Ranki
     for rank, (row, chunk) in enumerate(zip(rows.tolist(), chunks, strict=True), start=1):
         scores[row] = min(reached[chunk].weight, 1.0) / math.sqrt(rank)
         because[row] = _shown(query, reached[chunk].path)
-    ways = [_shown(query, each.path) for node, each in reached.items() if node < 0]
-    entities = [FoundEntity(str(way[-1]), way) for way in ways[: query.depth]]
+    paths = [_shown(query, each.path) for node, each in reached.items() if node < 0]
+    entities = [FoundEntity(str(path[-1]), path) for path in paths[: query.depth]]
     if query.scope.kind is not None:
         kinds = view.entities([each.key[len(ENTITY) :] for each in entities], query.scope)
         entities = [each for each in entities if each.key[len(ENTITY) :] in kinds]
@@ -521,5 +510,15 @@ def _ranking(view: View, query: Query, reached: Mapping[int, _Reached]) -> Ranki
 
 
 def _shown(query: Query, path: Sequence[int]) -> tuple[Node, ...]:
-    """A path as others see it: chunks by seq, entities by "entity:" and id."""
+    """A path with chunks as seqs, and entities as "entity:" and the id."""
     return tuple([node if node > 0 else ENTITY + query.links.entity_id(node) for node in path])
+
+
+# --- The table of lanes ----------------------------------------------------------------
+
+INDEPENDENT_LANES: dict[Lane, Callable[[View, Query], Ranking]] = {
+    "vector": vector_lane,
+    "meta": meta_lane,
+    "entity": entity_lane,
+}
+"""The lanes that need nothing but the query; the graph starts from what they found."""

@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from core.errors import NotFound
 from core.results import Edge, Graph, Node
 from core.types import ChunkRow, EdgeRow, EntityRow, GraphBounds, Scope, is_chunk_id
+from recall.query import ENTITY
 from store import View
 
 NODE_BYTES = 195  # of the reply for each node that may be shown: 39 kB for the default of 200
@@ -23,11 +25,28 @@ class Walk:
     bounds: GraphBounds
 
 
-def neighbourhood(view: View, walk: Walk) -> Graph:
-    """Nodes by hop, then by their heaviest relation; with the relations between them, each once.
+def find_node(view: View, reference: str, asof: str | None) -> str:
+    """The node that a reference means: a memory by any of its ids, an entity by any name."""
+    if is_chunk_id(reference):
+        latest = view.latest_version(reference)
+        for chunk_id in (reference, latest):
+            if view.chunks([chunk_id], Scope(asof=asof)):
+                return chunk_id
+        raise NotFound("missing.forgotten", id=reference)
+    found = view.find_entity(reference, asof) or view.find_entity(
+        reference.removeprefix(ENTITY), asof
+    )
+    if found is None:
+        near = ", ".join(view.near_names(reference)) or "-"
+        raise NotFound("missing.entity", id=reference, near=near)
+    return found
 
-    What does not fit into the limit, or into 195 bytes for each node of it, is left out, farthest
-    and lightest first. Hops after the one that passed the limit are not looked at.
+
+def neighbourhood(view: View, walk: Walk) -> Graph:
+    """Nodes by hop, then by their heaviest relation, and each relation between them once.
+
+    What exceeds the limit of nodes, or 195 bytes for each node of that limit, is left out, the
+    farthest and lightest first. The walk ends with the hop that passes the limit.
     """
     hops, complete = _walk(view, walk)
     shown = _nodes(view, walk, hops)
@@ -44,7 +63,7 @@ def neighbourhood(view: View, walk: Walk) -> Graph:
 
 
 def _walk(view: View, walk: Walk) -> tuple[dict[str, int], bool]:
-    """Every node of the hops that were looked at, nearest first, and whether that is all."""
+    """Every node that was reached, nearest first, and whether these are all within the hops."""
     hops = {walk.start: 0}
     frontier = [walk.start]
     for hop in range(1, walk.hops + 1):
@@ -104,7 +123,7 @@ def _edge(row: EdgeRow) -> Edge:
 
 
 def _fit(nodes: list[Node], edges: list[Edge], budget: int) -> tuple[list[Node], list[Edge]]:
-    """What of both fits: each node with the relation that leads to it, then the other relations."""
+    """What fits: each node with the relation that leads to it, then the other relations."""
     leading = _leading(nodes, edges)
     kept_nodes: list[Node] = []
     kept: set[int] = set()

@@ -1,10 +1,9 @@
-"""Ordering what the lanes found by evidence: a weighted sum of what is known of each chunk.
+"""Ordering what the lanes found: a weighted sum of features of each chunk.
 
 Reciprocal ranks keep the order in which a lane found chunks, but not how well each one fits. So
 every chunk that was found gets a few features, each from about 0 to 1 (cosines in standard
 deviations). Their weights are round and the same for English, Chinese and every model
-(docs/BENCHMARKS.md). The sum is a hit's `score`; `explain` shows the weighted features as
-"evidence". `rerank = "none"` keeps the order of ranks.
+(docs/BENCHMARKS.md). Hits show the weighted features as "evidence".
 """
 
 from collections.abc import Mapping
@@ -35,19 +34,19 @@ WEIGHTS = {
     "question": -0.5,
     "when": 2.0,
 }
-"""What a full measure of each piece of evidence counts; a question is seldom an answer."""
+"""Weight of each feature at its maximum. A question is seldom an answer, so it loses."""
 
-_OF_MOST = 4  # the first ones are measured by the highest of them
-_COUNTS = np.array(list(WEIGHTS.values()), np.float32)[:, None]
+_RELATIVE = 4  # so many, from the first on, are divided by the highest that any chunk has
+_COLUMN = np.array(list(WEIGHTS.values()), np.float32)[:, None]
 
 
-def evidence(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> Floats:
-    """Each piece of evidence for some rows, weighted: float32, a piece of WEIGHTS by rows.
+def features(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> Floats:
+    """The weighted features of some rows: float32, one line for each of WEIGHTS.
 
-    What no lane has measured is 0.
+    A feature that no lane has measured is 0.
     """
-    pieces = np.zeros((len(WEIGHTS), len(rows)), np.float32)
-    named = dict(zip(WEIGHTS, pieces, strict=True))
+    found = np.zeros((len(WEIGHTS), len(rows)), np.float32)
+    named = dict(zip(WEIGHTS, found, strict=True))
     index, places = query.index, rows.astype(np.intp)
     with index.lock:
         if (meta := rankings.get("meta")) and meta.scores is not None:
@@ -60,16 +59,16 @@ def evidence(query: Query, rankings: Mapping[Lane, Ranking], rows: Rows) -> Floa
             standard = vector.meaning.standard
             named["meaning"][:] = of_rows(standard, places, index)
             named["session_meaning"][:] = index.best_of_thread(standard, rows)
-        for lane, piece in _MEASURES.items():
+        for lane, feature in _FEATURE_OF_LANE.items():
             if (other := rankings.get(lane)) and other.scores is not None:
-                named[piece][:] = of_rows(other.scores, places, index)
+                named[feature][:] = of_rows(other.scores, places, index)
         _put_text(named, query, places)
-    pieces[:_OF_MOST] /= pieces[:_OF_MOST].max(axis=1, initial=1e-9, keepdims=True)
-    pieces *= _COUNTS
-    return pieces
+    found[:_RELATIVE] /= found[:_RELATIVE].max(axis=1, initial=1e-9, keepdims=True)
+    found *= _COLUMN
+    return found
 
 
-_MEASURES: dict[Lane, str] = {"entity": "named", "graph": "linked"}
+_FEATURE_OF_LANE: dict[Lane, str] = {"entity": "named", "graph": "linked"}
 
 
 def _population(query: Query) -> Mask | None:
@@ -77,18 +76,18 @@ def _population(query: Query) -> Mask | None:
 
 
 def _put_words(named: dict[str, Floats], query: Query, rows: Places) -> None:
-    """Its own words alone, and those of a question just before."""
+    """Set the features of a row's own words, and of the words of a question just before it."""
     index, own = query.index, query.lexical.own
     before = index.field("before").take(rows).astype(np.intp)
     named["own_words"][:] = of_rows(own, rows, index)
-    # What stands before the first of a session is row -1, which has the flags of some other row.
+    # Before the first of a session is row -1, where the flags of some other row are read.
     asked = index.field("flags")[before] & QUESTION
     asked[before < 0] = 0
     np.multiply(of_rows(own, before, index), asked, out=named["answer"])
 
 
 def _put_text(named: dict[str, Floats], query: Query, rows: Places) -> None:
-    """What the text is like: whether it says much, asks itself, and says when if that is asked."""
+    """Set the features of the text itself: its length, whether it asks, whether it says when."""
     index, flags = query.index, query.index.field("flags").take(rows)
     length = index.field("length").take(rows)
     np.minimum(length / np.float32(max(index.median_length, 1.0)), 1, out=named["length"])
@@ -98,7 +97,7 @@ def _put_text(named: dict[str, Floats], query: Query, rows: Places) -> None:
 
 
 def of_rows(values: Floats, rows: Places, index: Index) -> Floats:
-    """The values of some rows; 0 for what has come since they were computed."""
+    """The values of some rows; 0 for a row that came after they were computed."""
     if len(values) >= index.count:
         return values.take(rows)
     inside = (rows >= 0) & (rows < len(values))

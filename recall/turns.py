@@ -1,9 +1,7 @@
 """Rounds of conversations, remembered and found by cues, without any model.
 
-A round is one chunk of the same file that the server uses: what the person said, a line break, and
-what was answered. A row of the table `turns` has the id of the round and where the answer begins,
-so an update through the server is a new version of the round. Importing this module loads next to
-nothing; TurnMemory opens the file.
+A round is one memory of the same file that the server uses: what the person said, a line break,
+and what was answered. Importing this loads next to nothing; the file is opened by TurnMemory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 CLIENT = "turns"
 SOURCE = "conversation"
 SECONDS = 600.0  # that opening or a recall spends on memories whose cues were never read
-MOST_CHARACTERS = 1000  # of the ids of a session and of a round
+MAX_CHARACTERS = 1000  # of the ids of a session and of a round
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +76,10 @@ class TurnMemory:
         self._config, self._guard = given, Guard(given.guard_mode)
         self._edges = cue_index.Edges(given.cues_associative, given.cues_discourse)
         how = CueSettings(cues_module.extractor(given), given.cues_pause_minutes)
-        self._store = open_store(given, self.path, lanes=(), cues=how)
+        self.store = open_store(given, self.path, lanes=(), cues=how)
 
     def close(self) -> None:
-        self._store.close()
+        self.store.close()
 
     def __enter__(self) -> "TurnMemory":
         return self
@@ -117,7 +115,7 @@ class TurnMemory:
         content = f"{asked}\n{answered}" if answered else asked
         when = turn.timestamp or None
         chunk = NewChunk(content, SOURCE, turn.session_id, importance=0.5, timestamp=when)
-        return self._store.turns.put(chunk, number or None, len(asked), CLIENT)
+        return self.store.turns.put(chunk, number or None, len(asked), CLIENT)
 
     def checked(self, turn: Turn) -> Turn:
         """A round as it would be stored, with its time as that is written; where it has none, none.
@@ -146,7 +144,7 @@ class TurnMemory:
     def forget(self, rounds: Sequence[tuple[str, str]]) -> int:
         """Forget some rounds, each by the ids of its session and of itself; how many."""
         read = [(_id("session_id", each), _id("round_id", number)) for each, number in rounds]
-        return self._store.turns.close(read, CLIENT)
+        return self.store.turns.close(read, CLIENT)
 
     # -- reading --
 
@@ -159,9 +157,9 @@ class TurnMemory:
 
         _check_text("query", query, self._config.limits_query_bytes)
         top_k = Integer(1, self._config.limits_top_k).read("top_k", top_k)
-        self._store.cues.index(SECONDS)
+        self.store.cues.index(SECONDS)
         most = top_k
-        with self._store.view() as view:
+        with self.store.view() as view:
             while True:
                 found = view.cues.search(query, most, self._edges)
                 rows = view.turns.at(found.seqs)
@@ -178,12 +176,12 @@ class TurnMemory:
 
     def sessions(self) -> list[str]:
         """The ids of all sessions that have rounds."""
-        with self._store.view() as view:
+        with self.store.view() as view:
             return view.turns.sessions()
 
     def turns(self, session_id: str) -> list[Turn]:
         """The rounds of a session in the order in which they were."""
-        with self._store.view() as view:
+        with self.store.view() as view:
             return [_turn(row) for row in view.turns.of_session(_id("session_id", session_id))]
 
     def export(self, session_id: str) -> list[dict[str, str]]:
@@ -193,7 +191,7 @@ class TurnMemory:
     def versions(self, session_id: str, round_id: str) -> list[Turn]:
         """Every version that a round ever had."""
         session, number = _id("session_id", session_id), _id("round_id", round_id)
-        with self._store.view() as view:
+        with self.store.view() as view:
             return [_turn(row) for row in view.turns.versions(session, number)]
 
 
@@ -223,9 +221,9 @@ def _id(name: str, value: str | int) -> str:
         raise InvalidInput("turns.text", name=name)
     if not text.strip():
         raise InvalidInput("input.blank", name=name)
-    if len(text) > MOST_CHARACTERS:
-        raise InvalidInput("input.chars", name=name, size=len(text), limit=MOST_CHARACTERS)
-    _check_text(name, text, 4 * MOST_CHARACTERS)
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidInput("input.chars", name=name, size=len(text), limit=MAX_CHARACTERS)
+    _check_text(name, text, 4 * MAX_CHARACTERS)
     return text
 
 

@@ -29,14 +29,14 @@ from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 import embedder
-import memory as facade
 from benchmark_plain import SQLITE, Baseline
 from config import LANES, VERSION, Config
 from core.results import Hit
 from core.types import Vectors
 from embedder import Embedder
 from memory import Memory
-from recall import hits as replying
+from recall import search
+from recall.lanes import INDEPENDENT_LANES
 from server.metrics import resident_bytes
 from text.words import query_terms, stems
 
@@ -653,11 +653,11 @@ def _watched_part(owner: Any, name: str, spent: list[float]) -> Iterator[None]:
 
 
 PARTS: dict[str, tuple[Any, str]] = {
-    **{lane: (facade.ALONE, lane) for lane in facade.ALONE},
-    "graph": (facade, "graph_lane"),
-    "fusion": (replying, "fuse"),
-    "certainty": (facade, "is_known"),
-    "hits": (replying, "hits"),
+    **{lane: (INDEPENDENT_LANES, lane) for lane in INDEPENDENT_LANES},
+    "graph": (search, "graph_lane"),
+    "fusion": (search, "fuse"),
+    "certainty": (search, "has_answer"),
+    "hits": (search, "hits"),
 }
 """The parts of a recall, and where the function of each is looked up."""
 
@@ -665,7 +665,7 @@ PARTS: dict[str, tuple[Any, str]] = {
 def _words(trial: Trial, memory: Memory) -> Report:
     """What ranking by words takes, with what neighbours lend each other and without."""
     spent: dict[str, list[float]] = {"with_context": [], "without_context": []}
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         index = view.snapshot().index
         for question in trial.kept:
             terms = view.term_numbers(stems(query_terms(question.text)))

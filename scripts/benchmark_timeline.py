@@ -454,10 +454,10 @@ def _once(work: Callable[[], Any]) -> tuple[Any, float, float]:
 
 def _degrees(memory: Memory, timeline: Timeline) -> Report:
     """With how many others an entry is joined, as the groups are looked for."""
-    model = memory._model(None)
+    model = memory.embedding.model(None)
     if model is None:
         raise RuntimeError("the model is gone")
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         matrix = view.entries.matrix(model.known.mark)
     zeros, least = timeline._scale(model).entries, timeline.settings()[0].group_threshold
     near = communities.edges(matrix.vectors, matrix.scripts, zeros, least)

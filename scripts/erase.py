@@ -75,9 +75,9 @@ def _erase(memory: Memory, what: Erasing, given: argparse.Namespace) -> dict[str
     told: dict[str, Any] = {"found": None, "erased": None, "finished": False}
     told["copies"] = [str(path) for path in copies]
     try:
-        found = memory.erasing(what)
+        found = memory.store.erasure.find(what)
     except NotFound:
-        if given.dry_run or not memory.waits_for_erasing():
+        if given.dry_run or not memory.store.erasure.is_unfinished():
             raise
     else:
         told["found"] = asdict(found)
@@ -87,7 +87,7 @@ def _erase(memory: Memory, what: Erasing, given: argparse.Namespace) -> dict[str
         _confirm(given)
         told["erased"] = _counted(memory.erase(what))
         say(message("erase.done", **told["erased"]))
-    told["finished"] = memory.finish_erasing(PATIENCE_SECONDS)
+    told["finished"] = memory.store.erasure.finish(PATIENCE_SECONDS)
     say(message("erase.finished" if told["finished"] else "erase.waits", path=memory.path))
     say(_told_of_copies(memory, copies))
     return told

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _repair(memory: Memory, *, dry_run: bool) -> None:
-    for fault, count in memory.repair_vectors(dry_run=dry_run).items():
+    for fault, count in memory.store.upkeep.repair_vectors(dry_run=dry_run).items():
         if count:
             print(message(f"repair.{fault}", count=count))
     waiting = memory.stats()["pending"]

@@ -18,7 +18,8 @@ from core.results import Lane
 from core.types import Scope, Vectors
 from hash_embedder import HashEmbedder
 from memories import Open
-from memory import ALONE, Memory
+from memory import Memory
+from recall.lanes import INDEPENDENT_LANES
 from recall.query import Query, Ranking
 from store.sqlite.view import View
 
@@ -209,7 +210,7 @@ def test_forgotten_memories_take_no_place_in_any_lane(open_memory: Open) -> None
         for lane in ("rrf", "vector_only", "meta_only", "entity_only"):
             assert set(contents(memory, "bright citrus coffee", strategy=lane)) == alive
         assert set(contents(memory, "bright citrus coffee", strategy="graph_only")) <= alive
-        assert memory.repair_vectors(dry_run=True) == dict.fromkeys(
+        assert memory.store.upkeep.repair_vectors(dry_run=True) == dict.fromkeys(
             ("orphans", "windows", "marks", "unmarked"), 0
         )
         memory.close()
@@ -294,8 +295,8 @@ def test_a_row_deleted_from_outside_does_not_lend_its_vector_to_the_next(memory:
     for lane in ("vector_only", "meta_only"):
         hits = memory.recall("the first text of all", strategy=lane)["hits"]
         assert [hit["chunk_id"] for hit in hits] in ([second], [])
-    memory.repair_vectors()
-    assert sum(memory.repair_vectors(dry_run=True).values()) == 0
+    memory.store.upkeep.repair_vectors(dry_run=False)
+    assert sum(memory.store.upkeep.repair_vectors(dry_run=True).values()) == 0
 
 
 def test_a_refused_write_leaves_nothing_behind(memory: Memory) -> None:
@@ -526,13 +527,13 @@ def test_a_lane_that_is_late_does_not_change_the_order(
     for letter in "abcdefgh":
         memory.remember(f"the shelf holds jar {letter}", timestamp="2026-01-01", entities=["shelf"])
     in_time = memory.recall("shelf jar")
-    lane = ALONE[late]
+    lane = INDEPENDENT_LANES[late]
 
     def delayed(view: View, query: Query) -> Ranking:
         time.sleep(0.05)
         return lane(view, query)
 
-    monkeypatch.setitem(ALONE, late, delayed)
+    monkeypatch.setitem(INDEPENDENT_LANES, late, delayed)
     assert memory.recall("shelf jar") == in_time
 
 
@@ -680,7 +681,7 @@ def test_a_lane_that_keeps_failing_leaks_no_file_and_the_others_answer(
 
     memory.remember("the red boat")
     memory.recall("boat")
-    monkeypatch.setitem(ALONE, "entity", fails)
+    monkeypatch.setitem(INDEPENDENT_LANES, "entity", fails)
     descriptors = Path("/proc/self/fd") if Path("/proc/self/fd").exists() else Path("/dev/fd")
     before = len(list(descriptors.iterdir()))
     for _ in range(100):
@@ -691,7 +692,7 @@ def test_a_lane_that_keeps_failing_leaks_no_file_and_the_others_answer(
 def test_forty_thousand_ids_are_no_more_than_four(memory: Memory) -> None:
     chunk_id = memory.remember("the red boat")["chunk_id"]
     many = [*(f"chunk_{number}" for number in range(40_000)), chunk_id]
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         assert [row.id for row in view.chunks(many, Scope())] == [chunk_id]
         assert view.entities(many, Scope()) == {}
 

@@ -27,12 +27,12 @@ import embedder
 import tiny_model
 from config import ROOT, Config
 from core.errors import ModelError
-from core.types import Vectors
+from core.types import Model, Vectors
 from embedder import (
+    BATCH_TEXTS,
     DEFAULT_MODEL,
     OFFLINE_E5,
     OFFLINE_USE,
-    PORTION,
     PREFIXES,
     Embedder,
     HubModel,
@@ -48,6 +48,7 @@ from embedder import (
     unrelated_cosine,
     windows,
 )
+from embedding.model import QUERY_CACHE, FileModel
 from hash_embedder import HashEmbedder
 
 REPO = "Qdrant/bge-small-zh-v1.5"
@@ -273,10 +274,12 @@ def test_windows_end_where_nothing_fits() -> None:
 
 def test_embedding_gives_one_row_a_window_and_stops_when_told() -> None:
     model = HashEmbedder(longest=20)
-    text = "The first sentence. The second one." + " One more sentence." * PORTION + " The third."
+    text = (
+        "The first sentence. The second one." + " One more sentence." * BATCH_TEXTS + " The third."
+    )
     (vectors,) = embed(model, [text])
     assert vectors is not None
-    assert len(vectors) == len(windows(text, model.fits)) > PORTION
+    assert len(vectors) == len(windows(text, model.fits)) > BATCH_TEXTS
     assert vectors[-1] == pytest.approx(model.query("The third."))
     answers = iter([False, True])
     assert embed(model, [text], lambda: next(answers)) == [None]
@@ -284,7 +287,7 @@ def test_embedding_gives_one_row_a_window_and_stops_when_told() -> None:
 
 def test_many_texts_have_the_vectors_that_each_has_alone() -> None:
     model = HashEmbedder(longest=20)
-    texts = [f"text {number}. " * (number % 4 + 1) for number in range(3 * PORTION)]
+    texts = [f"text {number}. " * (number % 4 + 1) for number in range(3 * BATCH_TEXTS)]
     for text, vectors in zip(texts, embed(model, texts), strict=True):
         (alone,) = embed(model, [text])
         assert vectors == pytest.approx(alone)
@@ -740,22 +743,22 @@ def test_an_unforeseen_failure_is_logged_and_told_in_one_line(
     assert "KeyError" in caplog.text
 
 
-def ask(loader: ModelLoader, model: Embedder, texts: Sequence[str]) -> None:
+def ask(model: FileModel, texts: Sequence[str]) -> None:
     for text in texts:
-        assert loader.query_vector(model, text) == pytest.approx(HashEmbedder().query(text))
+        assert model.query(text) == pytest.approx(HashEmbedder().query(text))
 
 
 def test_the_last_1024_queries_are_embedded_once() -> None:
     model = Counting()
-    loader = ModelLoader(lambda: model)
-    first = [f"query {at}" for at in range(embedder.QUERY_CACHE)]
-    ask(loader, model, first)
+    of_file = FileModel(model, Model(model.name, model.dim, 0.0))
+    first = [f"query {at}" for at in range(QUERY_CACHE)]
+    ask(of_file, first)
     assert model.asked == first
-    ask(loader, model, first)
+    ask(of_file, first)
     assert model.asked == first
-    assert embedder.QUERY_CACHE == 1024
+    assert QUERY_CACHE == 1024
     # One more pushes out the one that was asked for longest ago, which is not the first now.
-    ask(loader, model, ["query 0", "one more", "query 0", "query 2"])
+    ask(of_file, ["query 0", "one more", "query 0", "query 2"])
     assert model.asked == [*first, "one more"]
-    ask(loader, model, ["query 1"])
+    ask(of_file, ["query 1"])
     assert model.asked == [*first, "one more", "query 1"]

@@ -15,7 +15,8 @@ from crash_worker import look
 from hash_embedder import Failing, HashEmbedder
 from memories import Open
 from memory import CLIENT, Memory
-from recall import hits as hits_module
+from recall import search
+from recall.hits import Fused, fuse
 
 
 def contents(memory: Memory, query: str, **arguments: Any) -> list[str]:
@@ -369,16 +370,15 @@ def test_what_is_closed_while_it_is_ranked_is_passed_over(
 ) -> None:
     for number in range(12):
         wordless.remember(f"boat {number}", timestamp=f"2024-01-{number + 1:02}")
-    fuse = hits_module.fuse
 
-    def fuse_and_be_overtaken(*given: Any) -> hits_module.Fused:
+    def fuse_and_be_overtaken(*given: Any) -> Fused:
         fused = fuse(*given)
         for hit in best[:4]:
             wordless.forget(hit["chunk_id"])
         return fused
 
     best = wordless.recall("boat", top_k=12)["hits"]
-    monkeypatch.setattr(hits_module, "fuse", fuse_and_be_overtaken)
+    monkeypatch.setattr(search, "fuse", fuse_and_be_overtaken)
     found = wordless.recall("boat", top_k=3)["hits"]
     assert [hit["content"] for hit in found] == [hit["content"] for hit in best[4:7]]
     assert [hit["lanes"] for hit in found] == [hit["lanes"] for hit in best[4:7]]
@@ -420,7 +420,7 @@ def test_lanes_in_one_thread_answer_as_lanes_side_by_side(open_memory: Open) -> 
 def test_lanes_run_side_by_side_where_that_is_set_or_there_are_very_many_memories(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch, setting: str, at_three: bool
 ) -> None:
-    monkeypatch.setattr("memory.MOST_IN_TURN", 2)
+    monkeypatch.setattr("recall.search.MAX_IN_TURN", 2)
     memory = open_memory(model=HashEmbedder(), recall_concurrent=setting)
     for name in ("boat", "pier"):
         memory.remember(f"the red {name}")

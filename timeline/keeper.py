@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from core import timestamps
-from embedder import OfFile
+from embedding.model import FileModel
 from index.calibration import scripts
 from mnelo_locale import message
 from store import Store
@@ -151,7 +151,7 @@ class Doubles:
         self._how: object = None
         self._compared: set[int] = set()
 
-    def mark(self, store: Store, model: OfFile, settings: Settings) -> int:
+    def mark(self, store: Store, model: FileModel, settings: Settings) -> int:
         """Let the newer of each two expire; how many."""
         with store.view() as view:
             if view.model_mark() != model.known.mark:

@@ -1,18 +1,8 @@
 """Entries of a timeline: a summary, five tags and a context each, in groups of what is alike.
 
-An entry is a chunk whose text is the summary and whose source is `timeline`, with five tags and a
-row of the table `timeline`. So recall, update, history, undo, export and erase are those of every
-chunk, and the next version of one keeps category, context and groups. The context counts like tags
-and properties in the search for words. The very same entry again (summary, tags, category,
-time-sensitive or not, context or the beginning of it) is folded; whatever differs is stored.
-`memory_write_context` adds to a context, but not what the context ends with already.
-
-An entry is found by one vector, (s + t0 + ... + t4) / 6 of the unit vectors of summary and tags:
-its product with a question is the mean of the six products (a test compares 10,000). It has not
-length 1 and lies in a table of its own, marked with its model. Entries without one of the file's
-model get it in the background, or eight at a time before a query. The matrix of all is in memory
-and read anew when a chunk changed. Without a model entries are found by their words, without a
-score.
+An entry is a chunk of the same memory, so recall finds it too. Here it is found by one vector, the
+mean of the vectors of its summary and its tags: a question's product with that is the mean of its
+six products. Nothing of this is loaded unless the server offers the timeline tools.
 """
 
 import threading
@@ -28,8 +18,10 @@ from numpy.typing import NDArray
 from config import Config
 from core import timestamps
 from core.errors import NotFound
-from core.types import TIMELINE, Model, NewChunk, Scope, Vectors, milliseconds
-from embedder import OfFile, embed
+from core.types import TIMELINE, NewChunk, Scope, Vectors, milliseconds
+from embedder import embed
+from embedding.model import FileModel
+from embedding.vectors import Embedding
 from index.calibration import scaled
 from index.chunks import UNNAMED
 from mnelo_locale import message
@@ -50,23 +42,16 @@ MOST_SHOWN = 100  # groups, or members of one, in one answer
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class TimelineContext:
     """What the timeline uses of the memory whose file it shares."""
 
     store: Store
     config: Config
     guard: Guard
     client: ContextVar[str]
-    model: Callable[[float | None], OfFile | None]
-    """The file's model, if it is there within some seconds; None waits until that is known."""
-    query_vector: Callable[[str], tuple[tuple[Vectors, Model] | None, str]]
-    """The vector of a question and the model that made it; where it failed, why there is none."""
-    why_off: Callable[[], str]
-    """Why no vectors are to be had, for a person; empty where they are."""
+    embedding: Embedding
     by_words: Callable[[str, int], list[str]]
     """Ids of what is found without vectors, best first."""
-    wake: Callable[[], object]
-    """To be called when chunks wait for their vectors."""
 
 
 class Timeline:
@@ -75,11 +60,12 @@ class Timeline:
     Safe for use by many threads. Methods raise MneloError, whose text is fit to show a person.
     """
 
-    def __init__(self, parts: Surroundings) -> None:
-        self._parts, self._store = parts, parts.store
-        self._contract = contract(parts.config)
+    def __init__(self, context: TimelineContext) -> None:
+        self._context, self._store = context, context.store
+        self._embedding = context.embedding
+        self._contract = contract(context.config)
         self._matrices = Matrices()
-        self._grouping = Grouping(parts.store)
+        self._grouping = Grouping(context.store)
         self._keeper: TimelineKeeper | None = None
         self._doubles = Doubles()
         self._scale_lock = threading.Lock()
@@ -100,18 +86,18 @@ class Timeline:
     def settings(self) -> tuple[Settings, list[str]]:
         """The settings in force, and what is wrong in the table of them."""
         with self._store.view() as view:
-            return in_force(self._parts.config, view.entries.settings_table())
+            return in_force(self._context.config, view.entries.settings_table())
 
     # -- writing --
 
     def write(self, data: Any) -> dict[str, Any]:
         """Store an entry with all its vectors; the very same one again is found, not doubled."""
         read = self._contract.read("memory_write", {"data": data})["data"]
-        safe = self._parts.guard.check(read, "data")
+        safe = self._context.guard.check(read, "data")
         entry = self._new_entry(safe.arguments)
-        stored = self._store.entries.put(entry, self._parts.client.get())
+        stored = self._store.entries.put(entry, self._context.client.get())
         if stored.pending:
-            self._parts.wake()
+            self._embedding.wake()
         with self._store.view() as view:
             row = view.entries.get(stored.id)
         return {
@@ -119,8 +105,8 @@ class Timeline:
             "status": "stored" if stored.new else "exists",
             "segments": row.segments,
             "expires_at": row.expires_at,
-            "embedding": self._embedding(waits=stored.pending),
-            **self._parts.guard.told(safe.kinds),
+            "embedding": self._embedding_state(waits=stored.pending),
+            **self._context.guard.told(safe.kinds),
         }
 
     def _new_entry(self, given: Mapping[str, Any]) -> NewEntry:
@@ -145,10 +131,10 @@ class Timeline:
         """Add to an entry's context; what it ends with already is not added again."""
         given = {"timeline_id": timeline_id, "context_text": context_text}
         read = self._contract.read("memory_write_context", given)
-        safe = self._parts.guard.check({"context_text": read["context_text"]})
+        safe = self._context.guard.check({"context_text": read["context_text"]})
         added = _segments(safe.arguments["context_text"], self.settings()[0])
         entry, new = self._store.entries.add_context(
-            read["timeline_id"], added, self._parts.client.get()
+            read["timeline_id"], added, self._context.client.get()
         )
         with self._store.view() as view:
             count = view.entries.get(entry).segments
@@ -157,7 +143,7 @@ class Timeline:
             "status": "stored" if new else "exists",
             "added": len(added) if new else 0,
             "segments": count,
-            **self._parts.guard.told(safe.kinds),
+            **self._context.guard.told(safe.kinds),
         }
 
     # -- reading --
@@ -169,9 +155,10 @@ class Timeline:
         and 1 for the same, `cosine` the mean of the six cosines as the model has them."""
         given = {"query": query, "top_k": top_k, "score_threshold": score_threshold}
         read = self._contract.read("memory_query", given)
-        (asked, failed), model = self._parts.query_vector(read["query"]), self._parts.model(0)
-        if asked is None or model is None or model.known.mark != asked[1].mark:
-            return self._query_by_words(read["query"], read["top_k"], failed)
+        asked, why_none = self._embedding.of_question(read["query"])
+        model = self._embedding.model(0)
+        if asked is None or model is None or model.known.mark != asked.model.mark:
+            return self._query_by_words(read["query"], read["top_k"], why_none)
         least = read["score_threshold"]
         if least is None:
             least = self.settings()[0].score_threshold
@@ -180,7 +167,7 @@ class Timeline:
             matrix = self._matrices.current(view, model.known.mark)
             if matrix.waiting and self.merge(MERGED_AT_ONCE):
                 matrix = self._matrices.current(view, model.known.mark)
-            cosines = matrix.vectors @ asked[0] if len(matrix.seqs) else np.zeros(0, np.float32)
+            cosines = matrix.vectors @ asked.vector if len(matrix.seqs) else np.zeros(0, np.float32)
             scores = scaled(cosines, zeros[matrix.scripts])
             best, most = _best(scores, matrix, least, read["top_k"])
             rows = {row.seq: row for row in view.entries.at(matrix.seqs[best].tolist())}
@@ -195,9 +182,9 @@ class Timeline:
         notices += [message("notice.pending", count=matrix.waiting)] if matrix.waiting else []
         return {"results": results} | ({"notice": " ".join(notices)} if notices else {})
 
-    def _query_by_words(self, query: str, top_k: int, failed: str) -> dict[str, Any]:
+    def _query_by_words(self, query: str, top_k: int, why_none: str) -> dict[str, Any]:
         """Entries that have the question's words, where no vectors are to be had."""
-        ids = self._parts.by_words(query, top_k)
+        ids = self._context.by_words(query, top_k)
         with self._store.view() as view:
             seqs = [row.seq for row in view.chunks(ids, Scope())] if ids else []
             rows = view.entries.at(seqs)
@@ -205,8 +192,8 @@ class Timeline:
         there = [row for row in rows if row.expires_at is None or row.expires_at > now]
         results = [_shown(row) | {"score": None, "cosine": None} for row in there]
         found = [] if results else [message("notice.nothing")]
-        why = failed or self._parts.why_off() or message("notice.loading")
-        return {"results": results, "notice": " ".join([*found, why])}
+        why_none = why_none or self._embedding.why_none()
+        return {"results": results, "notice": " ".join([*found, why_none])}
 
     def get_context(
         self, timeline_id: str, *, offset: int | None = None, limit: int | None = None
@@ -271,9 +258,9 @@ class Timeline:
 
     def regroup(self, threshold: float | None = None) -> dict[str, Any]:
         """The same, of checked arguments, and of entries that have their vectors."""
-        model = self._parts.model(self._parts.config.embedder_wait_seconds)
+        model = self._embedding.model(self._context.config.embedder_wait_seconds)
         if model is None:
-            return {"status": "off", "notice": self._parts.why_off()}
+            return {"status": "off", "notice": self._embedding.why_off()}
         settings, _ = self.settings()
         with self._store.view() as view:
             matrix = self._matrices.current(view, model.known.mark)
@@ -284,8 +271,8 @@ class Timeline:
 
     def init(self) -> dict[str, Any]:
         """Make sure that all is ready: the file is open, and the model loaded if there is one."""
-        ready = self._parts.model(self._parts.config.embedder_wait_seconds) is not None
-        notice = {} if ready else {"notice": self._parts.why_off()}
+        ready = self._embedding.model(self._context.config.embedder_wait_seconds) is not None
+        notice = {} if ready else {"notice": self._embedding.why_off()}
         return {"status": "ready", "vectors": ready, **self._counted(), **notice}
 
     def status(self) -> dict[str, Any]:
@@ -306,7 +293,7 @@ class Timeline:
 
     def mark_duplicates(self) -> int:
         """Let the newer of two entries that say nearly the same expire; how many were marked."""
-        model, (settings, _) = self._parts.model(0), self.settings()
+        model, (settings, _) = self._embedding.model(0), self.settings()
         return self._doubles.mark(self._store, model, settings) if model else 0
 
     def _counted(self) -> dict[str, Any]:
@@ -318,9 +305,9 @@ class Timeline:
     def merge(self, limit: int) -> int:
         """Give some waiting entries their merged vector, if there is a model; how many it tried.
 
-        One that the model fails over is tried once: it keeps no other waiting.
+        One that the model fails over is tried only once, so it never blocks the others.
         """
-        model = self._parts.model(0)
+        model = self._embedding.model(0)
         if model is None or self._store.read_only:
             return 0
         mark, failed = model.known.mark, len(self._failed)
@@ -337,23 +324,24 @@ class Timeline:
         self, summary: str, tags: Sequence[str]
     ) -> tuple[Vectors | None, Vectors | None, str]:
         """The summary's own vector, the merged one, and their model's mark; None without one."""
-        model = self._parts.model(0)
+        model = self._embedding.model(0)
         made = _embedded(model, [summary, *tags]) if model else None
         if model is None or made is None:
             return None, None, ""
         return made[:1], merged(made), model.known.mark
 
-    def _scale(self, model: OfFile) -> EntryScale:
+    def _scale(self, model: FileModel) -> EntryScale:
         """The model's scale, measured when it is first needed."""
         with self._scale_lock:
             if self._measured is None or self._measured.mark != model.known.mark:
                 self._measured = measured(model, model.known.mark)
             return self._measured
 
-    def _embedding(self, *, waits: bool) -> str:
+    def _embedding_state(self, *, waits: bool) -> str:
         if not waits:
             return "stored"
-        return "off" if self._parts.why_off() and self._parts.model(0) is None else "pending"
+        off = self._embedding.why_off() and self._embedding.model(0) is None
+        return "off" if off else "pending"
 
 
 class Matrices:
@@ -372,7 +360,7 @@ class Matrices:
             return self._matrix
 
 
-def _embedded(model: OfFile, texts: Sequence[str]) -> Vectors | None:
+def _embedded(model: FileModel, texts: Sequence[str]) -> Vectors | None:
     """The vectors of short texts; None where the model fails over one, so that all wait."""
     made = [vectors[0] for vectors in embed(model, texts) if vectors is not None]
     return np.stack(made) if len(made) == len(texts) else None

@@ -70,7 +70,7 @@ def take_in(
     good = chain(first, good)
     with Memory(config=config) as memory:
         # A second store on the file would, when it closes, take the locks of the first one.
-        known = _Known(memory._store)
+        known = _Known(memory.store)
         while batch := list(islice(good, MOST_IN_A_BATCH)):
             _store(memory, [each for each in batch if not known.count(each, done)], done)
             told(len(batch), 0)

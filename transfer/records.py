@@ -26,7 +26,7 @@ from access.validation import (
 )
 from core.errors import InvalidInput
 from core.types import Vectors, is_chunk_id
-from recall.turns import MOST_CHARACTERS
+from recall.turns import MAX_CHARACTERS
 from text.guard import Checked, Guard
 
 FORMAT = "mnelo-export"
@@ -79,12 +79,12 @@ class _Label:
     """The id of a session or of a round, which may be any text (turns.py)."""
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "string", "maxLength": MOST_CHARACTERS}
+        return {"type": "string", "maxLength": MAX_CHARACTERS}
 
     def read(self, name: str, value: Any) -> str:
         text = Text(LONGEST).read(name, value)
-        if len(text) > MOST_CHARACTERS:
-            raise InvalidInput("input.chars", name=name, size=len(text), limit=MOST_CHARACTERS)
+        if len(text) > MAX_CHARACTERS:
+            raise InvalidInput("input.chars", name=name, size=len(text), limit=MAX_CHARACTERS)
         return text
 
 
@@ -106,7 +106,7 @@ class _Mentions:
 Test = Callable[[Any], bool]
 SMALL = 1000  # characters of a text or entries of a table that are looked at here
 AN_ID, ID_NAME = Id(), Name(256)
-A_TEXT, A_LABEL = Text(LONGEST), Name(MOST_CHARACTERS)
+A_TEXT, A_LABEL = Text(LONGEST), Name(MAX_CHARACTERS)
 
 
 def _is_name(kind: Name, value: Any) -> bool:

@@ -22,9 +22,10 @@ import reembed
 from admin import reembedding
 from config import Config
 from core.errors import ModelError, StoreBusy, StoreError
-from core.types import Vectors
+from core.types import Model, Vectors
 from crash_worker import look
-from embedder import OFFLINE_E5, OFFLINE_USE, Embedder, ModelLoader
+from embedder import OFFLINE_E5, OFFLINE_USE, Embedder
+from embedding.model import FileModel
 from hash_embedder import HashEmbedder
 from index import chunks
 from inside import look_for_faults, sqlite_of
@@ -335,9 +336,11 @@ def test_a_vector_that_was_being_made_when_the_model_changed_is_not_used(
 
 
 def test_the_query_of_one_model_is_never_taken_for_that_of_another() -> None:
-    loader = ModelLoader(lambda: TWIN)
+    of_file = {
+        model: FileModel(model, Model(model.name, model.dim, 0.0)) for model in (FIRST, TWIN)
+    }
     for model in (FIRST, TWIN, FIRST):
-        assert (loader.query_vector(model, "walrus") == model.query("walrus")).all()
+        assert (of_file[model].query("walrus") == model.query("walrus")).all()
 
 
 # --- Ended at any moment ---------------------------------------------------------------------
@@ -448,7 +451,7 @@ def test_a_text_that_is_changed_or_erased_takes_its_next_vectors_along(tmp_path:
     path = tmp_path / "memory.db"
     with opened(path) as memory:
         ids = [memory.remember(f"note {number}")["chunk_id"] for number in range(4)]
-        following, db = memory._store.next_vectors, sqlite_of(memory)._db
+        following, db = memory.store.next_vectors, sqlite_of(memory)._db
         following.begin(embedder.measured(SECOND))
         texts = following.texts(0, 10)
         following.put([(text, SECOND.passages([text.content])) for text in texts])

@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from random import Random
@@ -41,7 +42,7 @@ Measures = dict[str, dict[int, float]]
 
 def held(memory: Memory, *, past: bool = False) -> Index:
     """The index that recalls use, after it has heard the news."""
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         return view.snapshot(past=past).index
 
 
@@ -52,7 +53,7 @@ def fresh(memory: Memory, *, past: bool = False) -> Index:
 
 
 def numbers(memory: Memory, query: str) -> list[int | None]:
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         return view.term_numbers(list(dict.fromkeys(words.stems(words.query_terms(query)))))
 
 
@@ -445,7 +446,7 @@ def test_pieces_are_found_where_they_stand_in_text_tags_and_properties(
 ) -> None:
     """Whether the texts of few candidates are read or their trigrams are asked for, and never for
     the name of who said it or of the session."""
-    monkeypatch.setattr(lanes, "FEW", few)
+    monkeypatch.setattr(lanes, "MAX_READ", few)
     chance = Random(few)  # noqa: S311 - any texts will do
     beside = ("painted", "BOATS", "周会 ", "北门", "建仓 ", "café", "SH600089建仓", "C++ ", " ")
     ids: list[str] = []
@@ -473,18 +474,10 @@ def test_pieces_are_found_where_they_stand_in_text_tags_and_properties(
 
 
 def asked(view: View, text: str, scope: Scope) -> query_module.Query:
-    return query_module.Query(
-        view,
-        text,
-        scope,
-        at=timestamps.now(),
-        depth=200,
-        hops=0,
-        fan_out=0,
-        vector=None,
-        noise=(),
-        spans=lambda index: (),
-    )
+    filters = {name: value for name, value in asdict(scope).items() if name != "asof"}
+    question = query_module.Question(text, 100, 0, filters, "rrf", scope.asof, False, 0)
+    bounds = query_module.Bounds(timezone.utc, lane_depth=200, fan_out=0)
+    return query_module.Query(view, question, None, asked=timestamps.now(), bounds=bounds)
 
 
 def standing(view: View, query: query_module.Query, piece: str) -> list[int]:
@@ -515,7 +508,7 @@ def test_of_a_piece_that_many_have_no_more_are_looked_at_than_are_wanted(
         seen.extend(seqs)
         return [seq for seq in seqs if seq % 2]
 
-    with wordless._store.view() as view:
+    with wordless.store.view() as view:
         everyone = view.containing(piece, Scope(), 1000)
         assert view.containing(piece, Scope(), 5, wanted) == everyone[:10:2]
     assert len(everyone) == 300

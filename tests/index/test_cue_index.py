@@ -310,13 +310,13 @@ def test_reading_older_memories_stops_and_goes_on(
     open_memory().remember_many([{"content": f"lamp {n} of the study"} for n in range(12)])
     monkeypatch.setattr("store.sqlite.cues.BATCH_TEXTS", 5)
     memory = by_cues()
-    assert memory._store.cues.index(0) == 12
+    assert memory.store.cues.index(0) == 12
     monkeypatch.setattr("memory.CUES_SECONDS", 0.0)
     told = memory.recall("lamp", strategy="cue_only")
     assert "12 older memories" in told["notice"]
     memory.remember("another lamp")
     assert rows_in(memory.path, "cue_postings") == 5
-    monkeypatch.setattr("memory.CUES_SECONDS", 60.0)
+    monkeypatch.setattr("recall.search.CUES_SECONDS", 60.0)
     assert contents(memory, "lamp 7 study") == ["lamp 7 of the study"]
     assert rows_in(memory.path, "cue_postings") == 13
 

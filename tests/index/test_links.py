@@ -26,7 +26,7 @@ LATER = "2030-01-01T00:00:00.000Z"
 
 def held(memory: Memory, *, past: bool = False) -> Snapshot:
     """What recalls use, after it has heard the news."""
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         return view.snapshot(past=past)
 
 
@@ -129,7 +129,7 @@ def test_who_is_far_behind_reads_everything_again(
     assert here.recall("Ann", strategy="entity_only")["hits"]
     for name in ("Ben", "Carl", "Dora", "Emil", "Fritz"):
         there.relate("Ann", name, "knows")
-    there._store.upkeep.trim_logs(1000, 1000)
+    there.store.upkeep.trim_logs(1000, 1000)
     assert [row[0] for row in sqlite_of(there)._db.execute("SELECT count(*) FROM changes")] == [3]
     assert held(here) is not kept
     assert told(held(here), FAR) == told(fresh(there), FAR)

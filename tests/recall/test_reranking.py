@@ -432,7 +432,7 @@ def test_a_last_digit_makes_no_difference_of_evidence(wordless: Memory) -> None:
     # equal texts among a hundred others an older one came first.
     told(wordless, "tea", timestamp="2023-05-04T07:00:00Z")
     told(wordless, "tea", timestamp="2023-05-04T09:00:00Z")
-    with wordless._store.view() as view:
+    with wordless.store.view() as view:
         index = view.snapshot().index
     score = np.float32(8.38234)
     scores = np.array([np.nextafter(score, np.float32(9)), score], np.float32)
@@ -589,13 +589,13 @@ def test_hits_fit_where_the_tokens_of_each_add_up_to_no_more(
 def test_a_hit_has_no_more_beside_its_texts_than_is_allowed_for() -> None:
     texts = [each for each in HIT.values() if isinstance(each, str)]
     beside = len(json.dumps(HIT)) - len(json.dumps(texts))
-    assert beside / 4 + 1 <= hits_module.MOST_BESIDE
+    assert beside / 4 + 1 <= hits_module.MAX_BESIDE
 
 
 def test_the_best_few_are_those_that_would_come_first_of_all(wordless: Memory) -> None:
     for number in range(60):
         wordless.remember(f"boat {number}", timestamp=f"2024-01-{1 + number % 9:02}")
-    with wordless._store.view() as view:
+    with wordless.store.view() as view:
         index = view.snapshot().index
     rows = np.arange(60, dtype=np.int32)
     scores = np.array([number * 7 % 5 for number in range(60)], np.float64)
@@ -607,7 +607,7 @@ def test_the_best_few_are_those_that_would_come_first_of_all(wordless: Memory) -
 def test_rows_that_came_after_a_measure_have_none(wordless: Memory) -> None:
     for number in range(4):
         wordless.remember(f"boat {number}")
-    with wordless._store.view() as view:
+    with wordless.store.view() as view:
         index = view.snapshot().index
     rows = np.array([3, -1, 0, 2], np.intp)
     measured = np.array([0.5, 0.25], np.float32)

@@ -119,7 +119,7 @@ def test_a_process_that_did_not_see_the_closing_does_not_find_what_was_purged(
         assert asked(other, "zanquibar quillwort")
         size = sqlite_of(other).snapshots.cues._index.size  # type: ignore[union-attr]
         talk.forget([("chat", "2")])
-        assert talk._store.upkeep.purge(moment(), never) == 1
+        assert talk.store.upkeep.purge(moment(), never) == 1
         assert rows_of(talk.path, "cue_postings") == rows_of(talk.path, "turns") == [1, 3, 4]
         assert not {"zanquibar", "quillwort"} & cue_words(talk.path)
         assert asked(other, "zanquibar quillwort") == asked(talk, "zanquibar quillwort") == []

@@ -15,10 +15,11 @@ from admin import reembedding
 from config import Config
 from core import timestamps
 from crash_worker import look, open_file
+from embedding.passages import passage
 from hash_embedder import HashEmbedder
 from inside import sqlite_of
 from memories import Open, live, sound, traces
-from memory import Memory, passage
+from memory import Memory
 from mnelo_client import MneloClient
 from serving import killed
 from store.sqlite import erase as erase_module
@@ -43,7 +44,11 @@ def said(memory: Memory) -> list[str]:
 
 
 def vector(memory: Memory, text: str, source: str = "diary") -> bytes:
-    return HashEmbedder().query(passage(text, source, timestamps.now(), memory._zone)).tobytes()
+    return (
+        HashEmbedder()
+        .query(passage(text, source, timestamps.now(), timestamps.zone(memory.config.timezone)))
+        .tobytes()
+    )
 
 
 @pytest.fixture
@@ -288,11 +293,11 @@ def test_while_somebody_reads_the_file_it_says_so_and_a_rerun_finishes(
     assert at(memory, "--chunk", secret, "--yes") == 1
     assert "Stop the server and run this again" in capsys.readouterr().out
     assert said(memory) == FILLING
-    assert memory.waits_for_erasing()
+    assert memory.store.erasure.is_unfinished()
     reader.close()
     assert at(memory, "--chunk", secret) == 0, "nothing is left to be asked about"
     assert "nothing of it is left there" in capsys.readouterr().out
-    assert not memory.waits_for_erasing()
+    assert not memory.store.erasure.is_unfinished()
     assert traces(memory.path, "quillwort", "bramblewick") == []
     assert at(memory, "--chunk", secret) == 1
     assert "nothing to erase" in capsys.readouterr().err
@@ -346,7 +351,9 @@ def test_an_erasure_that_is_killed_loses_nothing_else_and_a_rerun_finishes(
             assert sound(memory)
     again = erase.main(["--db", str(path), "--source", "leak", "--yes"])
     with open_file(path) as memory:
-        assert again == 0 or not memory.waits_for_erasing(), "the last one was not killed in time"
+        assert again == 0 or not memory.store.erasure.is_unfinished(), (
+            "the last one was not killed in time"
+        )
         assert kept == {row[1] for row in live(memory)["chunks"]}
         assert len(memory.recall("ferry harbour", top_k=20)["hits"]) >= len(FILLING)
         assert sound(memory)

@@ -10,10 +10,11 @@ import serving
 from core import timestamps
 from core.errors import InvalidInput
 from crash_worker import look, open_file
+from embedding.passages import passage
 from hash_embedder import HashEmbedder
 from inside import sqlite_of
 from memories import Open, live, sound
-from memory import Memory, passage
+from memory import Memory
 from moments import moment, never
 from store.sqlite import upkeep
 from upkeep import keeper
@@ -58,7 +59,7 @@ def test_what_is_due_is_gone_from_every_table_and_what_is_not_due_stays(memory: 
     memory.forget(late)
     current = live(memory)
     assert (
-        memory._store.upkeep.purge(before, never) == 2
+        memory.store.upkeep.purge(before, never) == 2
     )  # the memory, and the relation it alone showed
     assert all(1 not in rows for rows in seqs(memory).values())
     assert seqs(memory)["chunks"] == {2, 3}
@@ -70,7 +71,7 @@ def test_what_is_due_is_gone_from_every_table_and_what_is_not_due_stays(memory: 
     }
     with pytest.raises(InvalidInput, match="does not hold what an undo needs"):
         memory.undo(record[0]["audit_id"])
-    assert memory._store.upkeep.purge(before, never) == 0
+    assert memory.store.upkeep.purge(before, never) == 0
     assert memory.show_chunk(kept)["valid_until"] is None
     assert memory.show_chunk(late)["valid_until"] is not None
 
@@ -81,10 +82,12 @@ def test_the_vectors_of_what_was_purged_leave_no_bytes(memory: Memory) -> None:
     memory.remember("another one")
     blocks = "SELECT vectors FROM vectors_vector_chunks00"
     vector = (
-        HashEmbedder().query(passage(words, "manual", timestamps.now(), memory._zone)).tobytes()
+        HashEmbedder()
+        .query(passage(words, "manual", timestamps.now(), timestamps.zone(memory.config.timezone)))
+        .tobytes()
     )
     assert any(vector in row[0] for row in look(memory.path, blocks))
-    memory._store.upkeep.purge(moment(), never)
+    memory.store.upkeep.purge(moment(), never)
     assert not any(vector in row[0] for row in look(memory.path, blocks))
 
 
@@ -100,12 +103,12 @@ def test_versions_go_oldest_first_and_a_purge_can_be_stopped_and_taken_up(memory
         return asked > 8
 
     before = moment()
-    memory._store.upkeep.purge(before, soon)
+    memory.store.upkeep.purge(before, soon)
     left = sorted(seqs(memory)["chunks"])
     assert 1 < len(left) < 8
     assert left == list(range(left[0], 9)), "the oldest went first"
     assert sound(memory)
-    memory._store.upkeep.purge(before, never)
+    memory.store.upkeep.purge(before, never)
     assert seqs(memory)["chunks"] == {8}
     assert sound(memory)
     shown = memory.show_chunk(ids[-1])
@@ -123,7 +126,7 @@ def test_a_row_that_a_live_row_needs_stays(memory: Memory) -> None:
     memory.remember("Ann is Anna", entities=["Ann"])
     memory.merge_entities("Anna", "Ann")
     over = memory.relate("Anna", "Oslo", "lived_in", valid_until="2001-01-01")["relation_id"]
-    memory._store.upkeep.purge(moment(), never)
+    memory.store.upkeep.purge(moment(), never)
     assert {row[1] for row in look(memory.path, "SELECT 1, content FROM chunks")} == {
         "held by a relation",
         "Ann is Anna",
@@ -140,7 +143,7 @@ def test_an_entity_goes_with_its_names_and_a_live_one_loses_only_old_versions(
     memory.remember("of both", entities=[{"id": "Otto", "aliases": ["Ottokar"]}, "Anna"])
     memory.remember("more", entities=[{"id": "Anna", "summary": "keeps the key"}])
     memory.forget("Otto", target_kind="entity")
-    memory._store.upkeep.purge(moment(), never)
+    memory.store.upkeep.purge(moment(), never)
     entities = look(memory.path, "SELECT id, summary FROM entities")
     assert entities == [("Anna", "keeps the key")]
     assert not look(memory.path, "SELECT 1 FROM aliases WHERE entity_id = 'Otto'")
@@ -154,7 +157,7 @@ def test_a_relation_that_a_live_memory_shows_names_that_one_then(memory: Memory)
     first = memory.remember("Anna lives in Riga", relations=told)["chunk_id"]
     second = memory.remember("Riga is where Anna lives", relations=told)["chunk_id"]
     memory.forget(first)
-    memory._store.upkeep.purge(moment(), never)
+    memory.store.upkeep.purge(moment(), never)
     (edge,) = memory.graph_query("Anna")["edges"]
     assert edge["evidence_chunk_id"] == second
 
@@ -174,7 +177,7 @@ def test_others_that_have_the_file_open_follow_and_miss_no_later_write(
 
     past = moment()
     assert len(found()) == len(found(past)) == 3
-    memory._store.upkeep.purge(past, never)
+    memory.store.upkeep.purge(past, never)
     assert len(found()) == len(found(past)) == 3
     memory.remember("harbour note 7")
     assert "harbour note 7" in found()
@@ -182,7 +185,7 @@ def test_others_that_have_the_file_open_follow_and_miss_no_later_write(
     for row in look(memory.path, "SELECT id FROM chunks"):
         memory.forget(row[0])
     assert found() == []
-    memory._store.upkeep.purge(moment(), never)
+    memory.store.upkeep.purge(moment(), never)
     memory.remember("harbour note 8")
     assert found() == ["harbour note 8"]
     assert sound(memory)
@@ -199,7 +202,7 @@ def test_recall_of_the_past_goes_on_while_a_purge_is_half_done(memory: Memory) -
         seen.append([hit["content"] for hit in memory.recall("quay", asof=past)["hits"]])
         return False
 
-    memory._store.upkeep.purge(past, between)
+    memory.store.upkeep.purge(past, between)
     assert len(seen) > 3
     assert all("the quay is open" in contents for contents in seen)
 
@@ -219,7 +222,7 @@ def test_what_is_written_while_a_purge_is_half_done_is_seen_by_others(
             steps.append([hit["content"] for hit in other.recall("quay")["hits"]])
         return False
 
-    memory._store.upkeep.purge(moment(), between)
+    memory.store.upkeep.purge(moment(), between)
     assert [sorted(contents) for contents in steps] == [["the quay is closed", "the quay is open"]]
 
 
@@ -227,7 +230,7 @@ def test_what_is_written_while_a_purge_is_half_done_is_seen_by_others(
 
 
 def purging(memory: Memory) -> keeper.Keeper:
-    kept = keeper.Keeper(memory._store, memory.config)
+    kept = keeper.Keeper(memory.store, memory.config)
     kept._tick(time.monotonic() + 100)
     return kept
 
@@ -262,7 +265,7 @@ def purge_for_ever(path: str, before: str) -> None:
     upkeep.BATCH_PURGED = 1
     memory, stop = open_file(Path(path)), threading.Event()
     Path(path).with_suffix(".begun").touch()
-    memory._store.upkeep.purge(before, lambda: stop.wait(0.002))
+    memory.store.upkeep.purge(before, lambda: stop.wait(0.002))
     memory.close()
 
 
@@ -286,7 +289,7 @@ def test_a_purge_that_is_killed_loses_nothing_and_is_taken_up(tmp_path: Path, ki
             assert live(memory) == current
             assert sound(memory)
     with open_file(path) as memory:
-        memory._store.upkeep.purge(moment(), never)
+        memory.store.upkeep.purge(moment(), never)
         assert live(memory) == current
         assert sound(memory)
         assert seqs(memory)["chunks"] == {1}

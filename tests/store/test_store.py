@@ -325,10 +325,10 @@ def test_repair_mends_vectors_that_are_out_of_step(open_memory: Open) -> None:
     db.execute("DELETE FROM vectors WHERE rowid = 2")
     db.execute("UPDATE vectors SET live = 1 WHERE rowid = 4")
     found = {"orphans": 1, "windows": 1, "marks": 1, "unmarked": 1}
-    assert memory.repair_vectors(dry_run=True) == found
-    assert memory.repair_vectors(dry_run=True) == found, "a dry run mends nothing"
-    assert memory.repair_vectors() == found
-    assert sum(memory.repair_vectors(dry_run=True).values()) == 0
+    assert memory.store.upkeep.repair_vectors(dry_run=True) == found
+    assert memory.store.upkeep.repair_vectors(dry_run=True) == found, "a dry run mends nothing"
+    assert memory.store.upkeep.repair_vectors(dry_run=False) == found
+    assert sum(memory.store.upkeep.repair_vectors(dry_run=True).values()) == 0
     assert memory.fill_pending() == 1
     hits = memory.recall("note", strategy="vector_only")["hits"]
     assert {hit["chunk_id"] for hit in hits} == set(ids[:3])

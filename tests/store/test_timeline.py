@@ -99,7 +99,7 @@ def test_a_purge_takes_all_that_is_of_a_closed_entry(memory: Memory) -> None:
     chosen = id_of(memory.timeline(), SECRET["summary"])
     memory.forget(chosen)
     assert rows_of(memory.path, "timeline") == [2, 3], "history stays until then"
-    assert memory._store.upkeep.purge(moment(), never) == 1
+    assert memory.store.upkeep.purge(moment(), never) == 1
     assert [rows_of(memory.path, table) for table in OF_ENTRIES] == [[3]] * 4
     assert faults(memory) == {}
 

@@ -11,14 +11,14 @@ from store.sqlite.view import View
 
 def sqlite_of(memory: Memory | TurnMemory) -> SqliteStore:
     """The memory's store, as the class that it is."""
-    store = memory._store
+    store = memory.store
     assert isinstance(store, SqliteStore)
     return store
 
 
 def look_for_faults(memory: Memory | TurnMemory) -> dict[str, int]:
     """How many rows break what the file promises, by fault."""
-    return memory._store.upkeep.check()[0]
+    return memory.store.upkeep.check()[0]
 
 
 @contextmanager

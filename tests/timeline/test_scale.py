@@ -247,7 +247,7 @@ def marked(remembered: Memory) -> Callable[..., list[str]]:
             entry = {"summary": text, "tags": list("abcde"), "category": "knowledge"}
             assert timeline.write(entry)["embedding"] == "stored"
         timeline.mark_duplicates()
-        with remembered._store.view() as view:
+        with remembered.store.view() as view:
             rows = view.entries.at(range(1, len(texts) + 1))
         return [row.summary for row in rows if row.expires_at]
 

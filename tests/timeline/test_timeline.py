@@ -122,7 +122,7 @@ def test_a_memory_with_the_words_of_an_entry_is_one_of_its_own(
     (found,) = timeline.query(TRIP["summary"])["results"]
     assert (found["timeline_id"], sorted(found["tags"])) == (chunk, sorted(TAGS))
     expire(memory, chunk)
-    assert memory._store.entries.close_overdue(CLIENT) == 1
+    assert memory.store.entries.close_overdue(CLIENT) == 1
     assert memory.show_chunk(said["chunk_id"])["valid_until"] is None
     assert memory.remember(TRIP["summary"], source="timeline")["chunk_id"] == said["chunk_id"]
 
@@ -265,7 +265,7 @@ def test_entries_written_before_there_was_a_model_get_their_vectors_later(
     memory = open_memory(model=HashEmbedder())
     later = memory.timeline()
     assert later.status()["pending"] == 12
-    later._parts.wake()
+    memory.embedding.wake()
     wait(lambda: memory.stats()["pending"] == 0)
     (hit, *_) = memory.recall("fact number 3 of the early days", strategy="vector_only")["hits"]
     assert hit["similarity"] == pytest.approx(1, abs=1e-3), "made of the summary as it stands"
@@ -363,7 +363,7 @@ def test_an_updated_entry_is_an_entry_still(memory: Memory, timeline: Timeline) 
     assert found[0]["is_time_sensitive"]
     told = timeline.get_context(old["timeline_id"])
     assert (told["timeline_id"], told["segments"][0]["text"]) == (new, "the whole talk")
-    with memory._store.view() as view:
+    with memory.store.view() as view:
         (row,) = view.entries.at([view.entries.get(new).seq])
     model = HashEmbedder()
     assert found[0]["cosine"] == pytest.approx(
@@ -494,11 +494,11 @@ def test_a_time_sensitive_entry_ends_after_the_days_of_the_settings(open_memory:
     lasting, passing = timeline.write(TRIP), timeline.write(TRIP | {"is_time_sensitive": True})
     assert lasting["expires_at"] is None
     assert passing["expires_at"] > timestamps.now()
-    assert memory._store.entries.close_overdue(CLIENT) == 0
+    assert memory.store.entries.close_overdue(CLIENT) == 0
     expire(memory, passing["timeline_id"])
     found = timeline.query(TRIP["summary"])["results"]
     assert [each["timeline_id"] for each in found] == [lasting["timeline_id"]]
-    assert memory._store.entries.close_overdue(CLIENT) == 1
+    assert memory.store.entries.close_overdue(CLIENT) == 1
     shown = memory.show_chunk(passing["timeline_id"])
     assert shown["valid_until"], "closed, and still there"
 
@@ -519,11 +519,11 @@ def test_an_entry_that_expired_can_be_brought_back_and_then_stays(
 ) -> None:
     chunk = timeline.write(TRIP | {"is_time_sensitive": True})["timeline_id"]
     expire(memory, chunk)
-    memory._store.entries.close_overdue(CLIENT)
+    memory.store.entries.close_overdue(CLIENT)
     (record, *_) = memory.history(limit=1)
     assert (record["action"], record["reason"], record["client"]) == ("forget", "expired", CLIENT)
     memory.undo(record["audit_id"])
-    assert memory._store.entries.close_overdue(CLIENT) == 0
+    assert memory.store.entries.close_overdue(CLIENT) == 0
     (found,) = timeline.query(TRIP["summary"])["results"]
     assert not found["is_time_sensitive"]
 
@@ -544,7 +544,7 @@ def test_of_two_who_close_at_the_same_time_each_entry_is_closed_by_one(
             memory,
             timeline.write(entry(f"thing {number}", is_time_sensitive=True))["timeline_id"],
         )
-    both = [memory._store, open_memory(model=HashEmbedder())._store]
+    both = [memory.store, open_memory(model=HashEmbedder()).store]
     with ThreadPoolExecutor(2) as threads:
         closed = threads.map(lambda each: each.entries.close_overdue(CLIENT), both)
     assert sum(closed) == 30
@@ -577,7 +577,7 @@ def scan(memory: Memory, timeline: Timeline) -> Callable[..., list[str]]:
         for text in texts:
             timeline.write(entry(text, **more))
         timeline.mark_duplicates()
-        with memory._store.view() as view:
+        with memory.store.view() as view:
             seqs = range(1, 100)
             return [row.summary for row in view.entries.at(seqs) if row.expires_at]
 
@@ -604,7 +604,7 @@ def test_a_double_that_was_brought_back_is_not_marked_again(
     (double,) = scan("The depot in Riga is open", "The depot in Riga is open.")
     (chunk,) = [each["target"] for each in memory.history(limit=9) if each["action"] == "mark"]
     expire(memory, chunk)
-    memory._store.entries.close_overdue(CLIENT)
+    memory.store.entries.close_overdue(CLIENT)
     memory.undo(memory.history(limit=1)[0]["audit_id"])
     assert timeline.mark_duplicates() == 0
     assert summaries(timeline.query(double, top_k=1)) == [double]

@@ -137,7 +137,7 @@ def test_recall_answers_as_on_the_source(source: Path, tmp_path: Path) -> None:
             load_model=lambda recorded: HashEmbedder(),
         ) as memory:
             memory.wait_for_model(10)
-            memory._store.log_recalls = lambda entries: None  # type: ignore[method-assign]
+            memory.store.log_recalls = lambda entries: None
             queries = ("harbour", "heron-3 rain", "小明", "who owns boat 1", "New text")
             found = [memory.recall(query, graph_hops=3)["hits"] for query in queries]
             found.append(memory.recall("rained", asof="2026-07-12")["hits"])

@@ -414,7 +414,7 @@ def test_one_is_made_when_the_newest_is_too_old_and_else_not(
     memory.remember("note")
     state = {"folder": str(folder), "last": None, "taken": None, "age_s": None, "every_hours": 1.0}
     assert memory.stats()["backup"] == state
-    keeper, now = Keeper(memory._store, memory.config), time.monotonic()
+    keeper, now = Keeper(memory.store, memory.config), time.monotonic()
     keeper._tick(now + 100)
     (first,) = names(folder)
     assert "backup" in keeper.report()
@@ -434,7 +434,7 @@ def test_a_backup_that_fails_is_told_in_one_line_and_not_tried_at_once_again(
     folder = tmp_path / "file"
     folder.write_text("no folder")
     memory = open_memory(backup_every_hours=1, backup_folder=str(folder))
-    keeper, now = Keeper(memory._store, memory.config), time.monotonic()
+    keeper, now = Keeper(memory.store, memory.config), time.monotonic()
     said = f"{folder} is no folder; backups need one."
     for seconds in (100, 200, 300):
         keeper._tick(now + seconds)
