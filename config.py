@@ -45,8 +45,8 @@ LANES = ("vector", "graph", "meta", "entity")
 ALL_LANES = (*LANES, "cue")
 """With the one that is off unless it is asked for."""
 
-LONGEST = 100  # characters of a wrong value that are shown
-MOST_SEPARATORS = 100  # each is looked for in the whole of a context
+MAX_SHOWN = 100  # characters of a wrong value that are shown
+MAX_SEPARATORS = 100  # each is looked for in the whole of a context
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _separators(value: Any) -> tuple[str, ...]:
     items = json.loads(value) if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
         raise ValueError
-    if len(items) > MOST_SEPARATORS:
+    if len(items) > MAX_SEPARATORS:
         raise ValueError
     "".join(items).encode()  # a lone surrogate is in no text
     return tuple(item.replace("\\n", "\n").replace("\\t", "\t") for item in items)
@@ -321,7 +321,7 @@ class Config:
         "timeline.context_separators",
         SEPARATORS,
         _separators,
-        f'a list of up to {MOST_SEPARATORS} texts such as ["\\n\\n", " "]',
+        f'a list of up to {MAX_SEPARATORS} texts such as ["\\n\\n", " "]',
         also=("VELLUM_CONTEXT_SEPARATORS",),
     )
     given: frozenset[str] = field(default=frozenset(), compare=False)
@@ -387,7 +387,7 @@ def checked(setting: Setting, value: Any, place: str) -> Any:
     try:
         return setting.parse(value)
     except (ValueError, TypeError, OverflowError, RecursionError):
-        shown = value[:LONGEST] + "..." if isinstance(value, str) and value[LONGEST:] else value
+        shown = value[:MAX_SHOWN] + "..." if isinstance(value, str) and value[MAX_SHOWN:] else value
         raise ConfigError("config.wrong", key=place, value=shown, allowed=setting.allowed) from None
 
 

@@ -22,8 +22,8 @@ SHARED_ALIAS = 0.95
 NEARLY = 0.85
 """Names less alike than this are different names."""
 
-LEAST_LETTERS = 5  # of names that may be alike by spelling: short ones differ by one letter
-CROWDED = 40  # entities that share a piece of a name; more say nothing about any two of them
+MIN_LETTERS = 5  # of names that may be alike by spelling: short ones differ by one letter
+MAX_SHARING = 40  # entities that share a piece of a name; more say nothing about any two of them
 SECONDS = 2.0
 
 
@@ -93,7 +93,7 @@ def _keys(entity: EntityNames) -> set[tuple[str, str]]:
 def _alike(entities: Sequence[EntityNames]) -> Iterator[tuple[str, str, float, str]]:
     """Entities of one kind whose ids or names are spelled alike; compared if they share a piece."""
     names = {
-        entity.id: [name for name in map(squash, entity.names[:2]) if len(name) >= LEAST_LETTERS]
+        entity.id: [name for name in map(squash, entity.names[:2]) if len(name) >= MIN_LETTERS]
         for entity in entities
     }
     pieces = {
@@ -105,7 +105,7 @@ def _alike(entities: Sequence[EntityNames]) -> Iterator[tuple[str, str, float, s
             sharing[entity.kind, piece].append(entity.id)
     seen: set[tuple[str, str]] = set()
     for ids in sorted(sharing.values(), key=len):
-        for first, second in combinations(sorted(ids), 2) if len(ids) <= CROWDED else ():
+        for first, second in combinations(sorted(ids), 2) if len(ids) <= MAX_SHARING else ():
             a, b = pieces[first], pieces[second]
             # Three letters in a row are quickly compared, and one slip spoils at most three rows.
             if (first, second) not in seen and len(a & b) * 6 >= len(a) + len(b):

@@ -59,7 +59,8 @@ from core.types import (
 )
 from embedder import Embedder, ModelLoader, OfFile
 from index.calibration import scaled
-from index.chunks import NOBODY, UNSPACED, Index
+from index.chunks import UNSPACED, Index
+from index.names import NOBODY
 from mnelo_locale import message
 from recall import hits as hits_module
 from recall.answerability import is_known

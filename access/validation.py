@@ -23,7 +23,7 @@ from mnelo_locale import message
 Schema = dict[str, Any]
 
 STRATEGIES = ("rrf", "vector_only", "graph_only", "meta_only", "entity_only", "cue_only")
-MOST_AT_ONCE = 10_000
+MAX_BATCH = 10_000
 TARGETS = ("chunk", "entity", "relation")
 
 
@@ -382,7 +382,7 @@ class Contract:
 
     def read_many(self, tool: str, items: Any) -> list[dict[str, Any]]:
         """Every item, checked as the arguments of the tool."""
-        return list(Items(self.tools[tool], max_items=MOST_AT_ONCE).read("items", items))
+        return list(Items(self.tools[tool], max_items=MAX_BATCH).read("items", items))
 
     def relation_id(self, value: str) -> int:
         """The number that a relation's id is."""

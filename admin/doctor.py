@@ -115,15 +115,15 @@ def examine(config: Config, broken: ConfigError | None, *, fix: bool) -> Examine
 
 
 def _look(config: Config, broken: ConfigError | None, *, fixing: bool) -> Examined:
-    with closing(Patient(config, broken, fixing=fixing)) as patient:
-        findings = list(patient.findings())
-        return Examined(findings, (), patient.usable)
+    with closing(Diagnosis(config, broken, fixing=fixing)) as diagnosis:
+        findings = list(diagnosis.findings())
+        return Examined(findings, (), diagnosis.usable)
 
 
 # --- Looking ---------------------------------------------------------------------------
 
 
-class Patient:
+class Diagnosis:
     """Everything that is looked at, each thing once."""
 
     def __init__(self, config: Config, broken: ConfigError | None, *, fixing: bool) -> None:
@@ -186,7 +186,7 @@ class Patient:
         age = health.age_of(since, datetime.now(timezone.utc)) or 0.0
         alone = self.server.state != "ours"
         # Whoever mends does not leave to the next start what can be done now.
-        if age > health.LONGEST_WAIT.total_seconds() or (self._fixing and alone):
+        if age > health.MAX_WAIT.total_seconds() or (self._fixing and alone):
             with file.view() as view:
                 count = view.pending_count()
             yield self._found("pending", count=count, age=health.span(age), fixable=alone)

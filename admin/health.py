@@ -49,10 +49,10 @@ CHECK_SECONDS = 3.0  # for the file's own promises; a large file is then checked
 BUSY_SECONDS = 0.5
 
 LARGE_LOG = 64 << 20  # bytes of the write-ahead log: something keeps it from being brought in
-LEAST_FREE = 500 << 20  # bytes of the disk
-LONGEST_WAIT = timedelta(hours=1)  # of a memory for its vectors
-FEW_RECALLS, FEW_ENTITIES = 20, 20  # fewer tell nothing about shares
-MOST_EMPTY, MOST_OF_A_KIND = 0.5, 0.7
+MIN_FREE = 500 << 20  # bytes of the disk
+MAX_WAIT = timedelta(hours=1)  # of a memory for its vectors
+MIN_RECALLS, MIN_ENTITIES = 20, 20  # fewer tell nothing about shares
+MAX_EMPTY, MAX_OF_A_KIND = 0.5, 0.7
 TOP_KINDS = 3
 REPORTS = 60  # kept of each kind
 
@@ -232,7 +232,7 @@ def _counts(asked: Asked) -> Check:
         uncued = {"without_cues": uncued_count(view)} if by_cues else {}
     since = asked.file.waiting_since() if asked.config.embedder_model != "none" else None
     age = age_of(since, asked.now)
-    late = age is not None and age > LONGEST_WAIT.total_seconds()
+    late = age is not None and age > MAX_WAIT.total_seconds()
     shown = {name: f"{each['active']}/{each['total']}" for name, each in counts.items()}
     text = message("check.counts", **shown, vectors=vectors, pending=pending)
     text += message("check.cues", count=uncued["without_cues"]) if uncued else ""
@@ -256,7 +256,7 @@ def _sizes(asked: Asked) -> Check:
 
 def is_tight(free: int, size: int) -> bool:
     """Whether the disk has too little left for the file: a copy of it must fit, and the log."""
-    return free < max(LEAST_FREE, 2 * size)
+    return free < max(MIN_FREE, 2 * size)
 
 
 def _recall_24h(asked: Asked) -> Check:
@@ -264,7 +264,7 @@ def _recall_24h(asked: Asked) -> Check:
         told = latency(view.latencies(timestamps.stamp(asked.now - timedelta(days=1))))
     share = told["empty"] / told["count"] if told["count"] else 0.0
     text = message("check.recall_24h", percent=100 * share, **told)
-    poor = told["count"] >= FEW_RECALLS and share > MOST_EMPTY
+    poor = told["count"] >= MIN_RECALLS and share > MAX_EMPTY
     hint = message("check.hint_empty") if poor else ""
     values = {**told, "empty_share": round(share, 4)}
     return Check("recall_24h", "degraded" if poor else "ok", text, hint, values)
@@ -277,7 +277,7 @@ def _kinds(asked: Asked) -> Check:
     if not total:
         return Check("kinds", "ok", message("check.no_kinds"), "", {"total": 0, "top": {}})
     top = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.items())
-    uneven = total >= FEW_ENTITIES and max(shares.values()) > MOST_OF_A_KIND
+    uneven = total >= MIN_ENTITIES and max(shares.values()) > MAX_OF_A_KIND
     text = message("check.kinds", top=top, total=total)
     hint = message("check.hint_kinds") if uneven else ""
     values = {"total": total, "top": {kind: round(share, 4) for kind, share in shares.items()}}

@@ -25,12 +25,12 @@ from memory import Memory, passage
 from store import LARGE_LOG, Inspector, NextVectors, SqliteStore, WaitingText
 from store.file_check import beside
 
-AT_ONCE = 16  # texts embedded between two writes: what an end in the middle may cost
+BATCH_TEXTS = 16  # texts embedded between two writes: what an end in the middle may cost
 SAMPLE = 8  # texts by which time and space are estimated
 BLOCK = 1024  # vectors, for which vec0 takes room at once
 ROW_BYTES = 16  # of a vector in such a block, beside its dimensions
 BESIDE_BYTES = 100  # what other tables and their indexes keep of a vector
-LEAST_SPARE = 2 * LARGE_LOG  # bytes of the disk for the write-ahead log and for what others write
+MIN_SPARE = 2 * LARGE_LOG  # bytes of the disk for the write-ahead log and for what others write
 ALIKE = 1e-3  # cosines between which a model of one name is the same on any machine
 
 
@@ -86,7 +86,7 @@ def plan(config: Config, model: Embedder) -> Plan:
         with file.view() as view:
             old = view.model()
         room = _bytes(math.ceil(left * windows), model.dim) - following.free_bytes()
-    needed = max(0, room) + LEAST_SPARE
+    needed = max(0, room) + MIN_SPARE
     free = shutil.disk_usage(config.database_path.parent).free
     seconds *= characters
     return Plan(model, measured, old, begun, texts, left, seconds, needed, free)
@@ -142,7 +142,7 @@ def _make(
 ) -> int:
     """Make the vectors of all texts, also of those that come meanwhile; how many failed."""
     after = failed = 0
-    while texts := following.texts(after, AT_ONCE):
+    while texts := following.texts(after, BATCH_TEXTS):
         made = [
             (text, vectors)
             for text, vectors in zip(texts, _embed(config, model, texts), strict=True)

@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 
-from index.chunks import NOBODY, QUESTION, TELLS_TIME, UNNAMED, UNSPACED
+from index.chunks import QUESTION, TELLS_TIME, UNSPACED
+from index.fields import UNNAMED
+from index.names import NOBODY
 from index.postings import HALVES
 from text import words
 
-MOST = 255  # a weight is one byte
+MAX_WEIGHT = 255  # a weight is one byte
 PADDING = "\x03\x03"
 """Two signs at the end of a text, so that its last characters begin trigrams as well."""
 
@@ -56,8 +58,8 @@ class Indexed:
         beside += _terms_of_name(session_id) if session_id != UNNAMED else ()
         for term in beside:
             total[term] = total.get(term, 0) + 1
-        if max(total.values(), default=0) > MOST:
-            return {term: min(weight, MOST) for term, weight in total.items()}
+        if max(total.values(), default=0) > MAX_WEIGHT:
+            return {term: min(weight, MAX_WEIGHT) for term, weight in total.items()}
         return total
 
 

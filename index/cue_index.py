@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from index.chunks import UNNAMED
+from index.fields import UNNAMED
 from index.postings import HALVES, Part, Postings
 
 Numbers = NDArray[np.int64]
@@ -117,8 +117,7 @@ class CueIndex:
         """How many memories it holds."""
         return len(self._row)
 
-    @property
-    def is_worn(self) -> bool:
+    def needs_rebuild(self) -> bool:
         """Whether so much was taken out that making it anew is better."""
         return 8 * (len(self._cues) - self.size) > len(self._cues)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.types import Naming, Scope
-from index.chunks import Floats, Mask
+from index.fields import Floats, Mask
 from index.matrix import NOWHERE
 from index.postings import Rows
 from recall.fusion import DIGITS, best_rows, ordered

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.types import Noise, Scope, Vectors, milliseconds
-from index.chunks import UNSPACED, Floats, Index, Lexical, Mask, Meaning
+from index.chunks import UNSPACED, Index, Lexical, Meaning
+from index.fields import Floats, Mask
 from index.postings import Rows
 from store import View
 from text import words

@@ -41,7 +41,7 @@ from server.metrics import resident_bytes
 from text.words import query_terms, stems
 
 WARM_UP = 5  # questions asked before any that counts
-AT_ONCE = 500  # memories of one remember_many; questions whose vectors are kept at a time
+BATCH_ITEMS = 500  # memories of one remember_many; questions whose vectors are kept at a time
 SETTLE = 0.004  # seconds after an answer, for what is written behind it to count as its work
 MODELS = {"none": "none", "offline": "offline", "use": embedder.OFFLINE_USE}
 """What --embedder may name besides made-up vectors, as the settings call it."""
@@ -233,8 +233,8 @@ class Corpus:
 
     def memories(self) -> Iterator[list[dict[str, Any]]]:
         """All of them, in batches."""
-        for start in range(0, self.size, AT_ONCE):
-            yield [self.memory(at) for at in range(start, min(start + AT_ONCE, self.size))]
+        for start in range(0, self.size, BATCH_ITEMS):
+            yield [self.memory(at) for at in range(start, min(start + BATCH_ITEMS, self.size))]
 
     def memory(self, at: int) -> dict[str, Any]:
         """One memory, as remember_many takes it."""
@@ -702,8 +702,8 @@ def _twice(
 ) -> Iterator[Question]:
     """The questions, each asked once before, in portions so small that all vectors are kept."""
     with tqdm(total=len(questions), desc="asking", unit=" questions") as bar:
-        for start in range(0, len(questions), AT_ONCE):
-            portion = questions[start : start + AT_ONCE]
+        for start in range(0, len(questions), BATCH_ITEMS):
+            portion = questions[start : start + BATCH_ITEMS]
             for question in portion:
                 for ask in ways:
                     ask(question)

@@ -24,8 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         database = Config.load(database_path=arguments.db).database_path
-        with importing.progress() as told:
-            counts = exporting.export(database, arguments.to, vectors=arguments.vectors, told=told)
+        with importing.progress_bar() as progress:
+            counts = exporting.export(
+                database, arguments.to, vectors=arguments.vectors, progress=progress
+            )
     except MneloError as error:
         print(error, file=sys.stderr)
         return 1

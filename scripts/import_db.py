@@ -29,13 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         config = Config.load(database_path=arguments.db)
-        with importing.progress() as told:
-            done = importing.take_in(
+        with importing.progress_bar() as progress:
+            done = importing.import_file(
                 Path(arguments.file),
                 config,
                 strict=arguments.strict,
                 dry_run=arguments.dry_run,
-                told=told,
+                progress=progress,
             )
     except MneloError as error:
         print(error, file=sys.stderr)

@@ -40,7 +40,7 @@ KNOWN_SECONDS = 5.0
 SILENT_SECONDS = 60.0
 """How long a server may say nothing while it works: it sends a sign of life every 15 s."""
 PAUSE_SECONDS = 0.05
-AT_ONCE = 32
+MAX_REQUESTS = 32
 """Requests that wait for their replies at the same time; the others queue."""
 UNAVAILABLE = -32011
 """The error code of a request that could not be passed on."""
@@ -276,7 +276,7 @@ class Bridge:
 
     def pass_on(self, lines: Iterable[bytes]) -> None:
         """Pass on each line; returns when all have their replies."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(MAX_REQUESTS) as pool:
             for line in lines:
                 request = _object(line)
                 if request.get("method") == "notifications/cancelled":

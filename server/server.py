@@ -81,7 +81,7 @@ def _serve(
         sse=sse,
         hosts=_hosts(config, listener),
         token=token,
-        most_bytes=config.limits_request_bytes,
+        max_bytes=config.limits_request_bytes,
         health=_health(memory),
         metrics=metrics.page,
     )

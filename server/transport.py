@@ -54,17 +54,17 @@ Source = ObjectReceiveStream[Incoming]
 Sink = ObjectSendStream[SessionMessage]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-MOST_CONNECTIONS = 256
-MOST_IN_FLIGHT = 256
+MAX_CONNECTIONS = 256
+MAX_IN_FLIGHT = 256
 """Requests of one SSE session that may wait for their replies."""
-MOST_WAITING = MOST_CONNECTIONS * 3 // 4
+MAX_WAITING = MAX_CONNECTIONS * 3 // 4
 """Messages of one SSE session that may wait to be taken: each holds a connection."""
 TOO_MANY = -32010
 """The error code of a request beyond them; the SDK has a meaning of its own for -32000."""
 READ_SECONDS = 30.0
 """How long an SSE client may leave a message unread."""
 FULL_SECONDS = 5.0
-"""The same for a client with MOST_IN_FLIGHT requests waiting: it holds up others."""
+"""The same for a client with MAX_IN_FLIGHT requests waiting: it holds up others."""
 RETRY = b"retry: 500\r\n"
 """Tells SSE clients to come back half a second after a restart; of themselves they wait 3 s."""
 DRAIN_SECONDS = 0.5
@@ -213,14 +213,14 @@ def _mend(body: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
 
 
-def _mended(app: ASGIApp, most_bytes: int) -> ASGIApp:
+def _mended(app: ASGIApp, max_bytes: int) -> ASGIApp:
     """The app, given bodies in one piece and mended; one that is too long it may refuse itself."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def whole() -> Message:
             part = await receive()
             body = part.get("body", b"")
-            while part.get("more_body") and len(body) <= most_bytes:
+            while part.get("more_body") and len(body) <= max_bytes:
                 part = await receive()
                 body += part.get("body", b"")
             return {**part, "body": _mend(body)} if part["type"] == "http.request" else part
@@ -304,7 +304,7 @@ class SseSession:
                 self._settle(cancelled)
         if not isinstance(content, JSONRPCRequest):
             return True
-        if self._in_flight.total() >= MOST_IN_FLIGHT:
+        if self._in_flight.total() >= MAX_IN_FLIGHT:
             return False
         self._in_flight[content.id] += 1
         return True
@@ -374,7 +374,7 @@ def _handshake(greeting_id: str) -> list[SessionMessage]:
 
 
 def _too_many(item: Incoming) -> SessionMessage:
-    error = ErrorData(code=TOO_MANY, message=message("server.busy", limit=MOST_IN_FLIGHT))
+    error = ErrorData(code=TOO_MANY, message=message("server.busy", limit=MAX_IN_FLIGHT))
     request_id = getattr(getattr(item, "message", None), "id", None)
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
@@ -382,9 +382,9 @@ def _too_many(item: Incoming) -> SessionMessage:
 class SseRoutes:
     """GET /sse opens a session; POST /messages/ brings its messages."""
 
-    def __init__(self, server: Server[Any], most_bytes: int) -> None:
+    def __init__(self, server: Server[Any], max_bytes: int) -> None:
         self._server = server
-        self._sse = SseServerTransport("/messages/", max_request_body_size=most_bytes)
+        self._sse = SseServerTransport("/messages/", max_request_body_size=max_bytes)
         self._waiting: Counter[str] = Counter()
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -399,7 +399,7 @@ class SseRoutes:
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = QueryParams(scope["query_string"]).get("session_id", "")
-        if self._waiting[session] >= MOST_WAITING:
+        if self._waiting[session] >= MAX_WAITING:
             # A client that asks without reading must not take the connections of the others.
             await _error(429, "too many messages of this session wait")(scope, receive, send)
             return
@@ -430,7 +430,7 @@ class App:
         sse: bool,
         hosts: Hosts,
         token: str | None,
-        most_bytes: int,
+        max_bytes: int,
         health: Callable[[], dict[str, Any]],
         metrics: Callable[[], tuple[bytes, str]],
     ) -> None:
@@ -440,19 +440,19 @@ class App:
         self._metrics = metrics
         self._requests = OpenRequests()
         self._http = StreamableHTTPSessionManager(
-            server, stateless=True, max_request_body_size=most_bytes
+            server, stateless=True, max_request_body_size=max_bytes
         )
-        post = _mended(self._http.handle_request, most_bytes)
+        post = _mended(self._http.handle_request, max_bytes)
         self._routes: dict[str, dict[str, ASGIApp]] = {
             "/mcp": {"POST": post},
             "/health": {"GET": self._answer_health, "HEAD": self._answer_health},
             "/metrics": {"GET": self._answer_metrics},
         }
         if sse:
-            routes = SseRoutes(server, most_bytes)
+            routes = SseRoutes(server, max_bytes)
             # Clients that speak the newer transport try it at the URL they were given.
             self._routes["/sse"] = {"GET": routes.open, "POST": post}
-            self._routes["/messages"] = {"POST": _mended(routes.post, most_bytes)}
+            self._routes["/messages"] = {"POST": _mended(routes.post, max_bytes)}
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Must be entered while requests are answered."""
@@ -511,7 +511,7 @@ class HttpServer(uvicorn.Server):
             proxy_headers=False,
             timeout_keep_alive=65,
             timeout_graceful_shutdown=1,
-            limit_concurrency=MOST_CONNECTIONS,
+            limit_concurrency=MAX_CONNECTIONS,
             h11_max_incomplete_event_size=65536,
         )
         super().__init__(config)

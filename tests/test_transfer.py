@@ -37,7 +37,7 @@ def taken_in(
 ) -> importing.Imported:
     file = database.with_suffix(".in.jsonl")
     file.write_bytes(content)
-    return importing.take_in(file, settings(database), strict=strict, dry_run=dry_run)
+    return importing.import_file(file, settings(database), strict=strict, dry_run=dry_run)
 
 
 def settings(database: Path) -> Config:
@@ -644,7 +644,9 @@ def test_a_file_that_changes_after_it_was_judged_is_not_taken_in(
             changed.write(content.replace(b'"importance":0.5', b'"importance":9.5'))
 
     with pytest.raises(InvalidInput, match=r"changing\.jsonl"):
-        importing.take_in(file, settings(database), strict=False, dry_run=False, told=change)
+        importing.import_file(
+            file, settings(database), strict=False, dry_run=False, progress=change
+        )
     assert told
     assert faults(database) == {}
     assert all(record.get("importance", 0.5) == 0.5 for record in lines(exported(database)))

@@ -29,7 +29,7 @@ _NAME = re.compile(f"{_CAPITAL}(?: {_CAPITAL})+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)+")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _ENTRY = re.compile(r"(.+?)(?:\s+(\d+)(?:\s+([a-z]+))?)?")
-_MOST_WORDS = 4  # of a name
+_MAX_WORDS = 4  # of a name
 
 _FORMS = """
     be-was-were-been become-became begin-began-begun bite-bit-bitten blow-blew-blown
@@ -177,7 +177,7 @@ def _names(text: str) -> Iterator[str]:
     """Names of several words, by their capital letters, folded."""
     for run in _NAME.findall(text):
         name = [word for word in words.fold(run).split() if word not in words.STOPWORDS]
-        if 1 < len(name) <= _MOST_WORDS:
+        if 1 < len(name) <= _MAX_WORDS:
             yield " ".join(name)
 
 

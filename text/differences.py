@@ -367,7 +367,7 @@ _HAN = re.compile(
     rf"|(?<![0-9.])(?<![0-9] )(?P<said>第?{_HAN_NUMBER}+)"
     rf"(?: ?(?:{_UNIT})|(?P<measure>[{_MEASURES}]))?"
 )
-_LONGEST = 20  # numerals or words in a row; more are no number
+_MAX_NUMERALS = 20  # numerals or words in a row; more are no number
 _HAN_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8}
 
 
@@ -391,7 +391,7 @@ def _take_numbers(text: str, facts: Facts) -> str:
 
 
 def _take_han(found: re.Match[str], facts: Facts) -> str:
-    if len(found[0]) > _LONGEST:
+    if len(found[0]) > _MAX_NUMERALS:
         facts.codes.add(found[0])
     elif part := found["part"]:
         _count(facts, Decimal(part) if part.isascii() else Decimal(_han_value(part)), "%")
@@ -418,7 +418,7 @@ def _take_digits(found: re.Match[str], facts: Facts) -> str:
 
 def _take_words(found: re.Match[str], facts: Facts) -> str:
     said = [word for word in re.findall("[a-z]+", found["said"]) if word != "and"]
-    if len(said) > _LONGEST:
+    if len(said) > _MAX_NUMERALS:
         facts.codes.add(found[0])
         return " "
     if said in (["one"], ["first"]) or (said == ["second"] and _is_unit(found)):

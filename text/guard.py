@@ -21,7 +21,7 @@ from mnelo_locale import message
 KINDS = ("private_key", "api_key", "token", "password", "identity", "card", "phone")
 """What is looked for. Where two overlap, the one that stands first here gives its name."""
 
-LONGEST = 256  # characters of a value that are judged
+MAX_VALUE = 256  # characters of a value that are judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ _SAYS = (
 _STOPS = "\\s\u3000-\u303f\u3400-\u9fff\uff01-\uff5e“”‘’"
 _GIVEN = re.compile(
     rf"{_NAMED}\\?[\"'`*]{{0,2}}{_ABOUT}{_SAYS}(?P<quote>\\?[\"'`“‘「]?)"
-    rf"(?=(?P<value>[^{_STOPS}]{{1,{LONGEST}}}))"
+    rf"(?=(?P<value>[^{_STOPS}]{{1,{MAX_VALUE}}}))"
 )
 _LABEL = re.compile(f"{_NAMED}$")
 _REST = re.compile(f"[^{_STOPS}]*")
@@ -307,7 +307,7 @@ def _given(text: str) -> Iterator[Finding]:
         if value.start < done or not _is_secret(_kind(match), value, text):
             continue
         # What is longer than what was judged belongs to it as well.
-        rest = _REST.match(text, value.end) if len(value.text) == LONGEST else None
+        rest = _REST.match(text, value.end) if len(value.text) == MAX_VALUE else None
         done = rest.end() if rest else value.end
         yield Finding(_kind(match), value.start, done)
 
@@ -321,7 +321,7 @@ def _value(text: str, match: re.Match[str]) -> _Value:
     start, end = match.span("value")
     chinese = not match[0].isascii()
     if quote := match["quote"][-1:]:
-        closing = text.find(_CLOSING.get(quote, quote), start, start + LONGEST)
+        closing = text.find(_CLOSING.get(quote, quote), start, start + MAX_VALUE)
         if closing > start and "\n" not in text[start:closing]:
             return _Value(text[start:closing].rstrip("\\"), start, True, chinese)
     following = _NEXT.search(text, start, end)

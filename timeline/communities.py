@@ -20,7 +20,7 @@ from index.calibration import Scripts, Zeros, similarity
 
 Member = TypeVar("Member", int, str)
 
-MOST_CLIQUES = 100_000
+MAX_BUNDLES = 100_000
 """Bundles of cliques held at once: of 5,000 nodes 100 MB, a bundle being two sets of them."""
 SAME_GROUP = 0.5
 """A group keeps its id when at least this part of all its members, old and new, stayed."""
@@ -46,7 +46,7 @@ class _Progress:
 
     def check(self, held: int = 0) -> None:
         late = self.deadline is not None and time.monotonic() >= self.deadline
-        if late or held > MOST_CLIQUES:
+        if late or held > MAX_BUNDLES:
             raise TooDense(self.cliques, self.done, self.nodes)
 
 

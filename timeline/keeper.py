@@ -23,8 +23,8 @@ QUIET_SECONDS = 2.0
 """How long nothing was written before groups are looked for."""
 LATEST_SECONDS = 30.0
 """How long that is put off at most, while somebody writes all the time."""
-MERGED_AT_ONCE = 8  # entries, whose texts keep the model for a moment
-MOST_FACTS = 10_000  # texts of which it is kept what they state, while doubles are looked for
+BATCH_ENTRIES = 8  # entries, whose texts keep the model for a moment
+MAX_FACTS = 10_000  # texts of which it is kept what they state, while doubles are looked for
 
 
 class Steps(Protocol):
@@ -83,7 +83,7 @@ class TimelineKeeper(Upkeep):
             return view.model_mark(), store.entries_now(view), how
 
     def _merge_all(self) -> None:
-        while not self._stop.is_set() and self._steps.merge(MERGED_AT_ONCE):
+        while not self._stop.is_set() and self._steps.merge(BATCH_ENTRIES):
             pass
 
     def _group(self, entries: object) -> bool:
@@ -171,7 +171,7 @@ def _let_expire(
     until: str,
 ) -> int:
     """Let the second of each pair end then, unless one of the two does or they differ."""
-    facts = lru_cache(MOST_FACTS)(lambda place: read(rows[place][2]))
+    facts = lru_cache(MAX_FACTS)(lambda place: read(rows[place][2]))
     gone: set[int] = set()
     for older, newer in pairs:
         if older in gone or newer in gone or difference(facts(older), facts(newer)):

@@ -12,7 +12,7 @@ from core.errors import ConfigError
 from mnelo_locale import message
 
 TABLE = "table config"
-MOST_OF_KEYS = 200  # characters of unknown keys that are told
+MAX_KEYS_SHOWN = 200  # characters of unknown keys that are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def in_force(config: Config, table: Mapping[str, str]) -> tuple[Settings, list[s
 
 def _printable(keys: str) -> str:
     """So much of some keys as fits into a line."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in keys[:MOST_OF_KEYS])
+    return "".join(char if char.isprintable() else "\ufffd" for char in keys[:MAX_KEYS_SHOWN])
 
 
 def _of_config(name: str) -> str:

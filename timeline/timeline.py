@@ -22,7 +22,7 @@ from core.errors import NotFound
 from core.types import TIMELINE, Model, NewChunk, Scope, Vectors, milliseconds
 from embedder import OfFile, embed
 from index.calibration import scaled
-from index.chunks import UNNAMED
+from index.fields import UNNAMED
 from mnelo_locale import message
 from store import EntryMatrix, EntryRow, NewEntry, SqliteStore, View
 from text import words

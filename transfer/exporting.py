@@ -14,11 +14,11 @@ from typing import IO, Any
 from core.errors import InvalidInput
 from core.types import Model
 from store import SCHEMA_VERSION, Inspector, export_rows, held_records
-from transfer.records import FORMAT, VERSION, Told
+from transfer.records import FORMAT, VERSION, Progress
 
 
 def export(
-    database: Path, to: str, *, vectors: bool, told: Told = lambda done, of: None
+    database: Path, to: str, *, vectors: bool, progress: Progress = lambda done, of: None
 ) -> dict[str, int]:
     """Write everything in a file to another, or for `-` to stdout; how many records of each type.
 
@@ -39,7 +39,7 @@ def export(
         out.write(_line(_header(counts, model)))
         for kind, record in export_rows(view, vectors=vectors):
             out.write(_line({"type": kind, **_plain(record)}))
-            told(1, whole)
+            progress(1, whole)
         return counts
 
 

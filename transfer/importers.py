@@ -17,10 +17,10 @@ from mnelo_locale import message
 from store import Inspector, SqliteStore, imported_texts, live_texts
 from text import words
 from transfer.formats import OWNER, Bad, Found
-from transfer.importing import looked_at, progress
-from transfer.records import Told
+from transfer.importing import looked_at, progress_bar
+from transfer.records import Progress
 
-MOST_IN_A_BATCH = 50
+BATCH_MEMORIES = 50
 
 
 @dataclass(slots=True)
@@ -36,13 +36,13 @@ class Done:
 # --- Storing ---------------------------------------------------------------------------
 
 
-def take_in(
+def import_records(
     found: Iterable[Found | Bad],
     config: Config,
     *,
     dry_run: bool,
     fill: bool = True,
-    told: Told = lambda done, of: None,
+    progress: Progress = lambda done, of: None,
 ) -> Done:
     """Store what a reader finds, and give it vectors if `fill`; a dry run only counts.
 
@@ -63,9 +63,9 @@ def take_in(
     with Memory(config=config) as memory:
         # A second store on the file would, when it closes, take the locks of the first one.
         known = _Known(memory._store)
-        while batch := list(islice(good, MOST_IN_A_BATCH)):
+        while batch := list(islice(good, BATCH_MEMORIES)):
             _store(memory, [each for each in batch if not known.count(each, done)], done)
-            told(len(batch), 0)
+            progress(len(batch), 0)
         if fill and done.new:
             try:
                 memory.fill_pending()
@@ -97,9 +97,9 @@ def _pieces(text: Any, limit: int) -> Sequence[Any]:
     """A text in pieces of at most so many bytes, cut at ends of lines where that works."""
     if not isinstance(text, str) or len(text.encode(errors="replace")) <= limit:
         return [text]
-    pieces, most = [], limit // 4  # no character has more than four bytes
-    while len(text) > most:
-        cut = text.rfind("\n", 1, most) + 1 or most
+    pieces, room = [], limit // 4  # no character has more than four bytes
+    while len(text) > room:
+        cut = text.rfind("\n", 1, room) + 1 or room
         pieces.append(text[:cut])
         text = text[cut:]
     return [piece for piece in [*pieces, text] if piece.strip()]
@@ -170,8 +170,8 @@ def run(found: Iterable[Found | Bad], config: Config, *, dry_run: bool, as_json:
     """Import for a script: say what was done and what was wrong; the exit status."""
     fill = config.embedder_model != "none"
     try:
-        with progress() as told:
-            done = take_in(found, config, dry_run=dry_run, fill=fill, told=told)
+        with progress_bar() as progress:
+            done = import_records(found, config, dry_run=dry_run, fill=fill, progress=progress)
     except MneloError as error:
         print(error, file=sys.stderr)
         return 1

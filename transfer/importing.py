@@ -24,10 +24,10 @@ from mnelo_locale import message
 from store import Inspector, Intake, Outcome, SqliteStore
 from text import words
 from text.guard import Guard
-from transfer.records import FORMAT, KINDS, RECORDS, VERSION, Told, Watch, guarded, read_record
+from transfer.records import FORMAT, KINDS, RECORDS, VERSION, Progress, Watch, guarded, read_record
 
-AT_ONCE = {"entity": 150, "chunk": 150, "relation": 1000, "audit": 3000}
-LENGTH = 400_000
+BATCH_RECORDS = {"entity": 150, "chunk": 150, "relation": 1000, "audit": 3000}
+BATCH_BYTES = 400_000
 """Records of one transaction and bytes of their lines, at most: some 50 ms, in which other
 writers wait."""
 
@@ -111,18 +111,18 @@ class Imported:
     """The kinds of secrets that it has, of which `[guard] mode` says what becomes."""
 
 
-def take_in(
+def import_file(
     file: Path,
     config: Config,
     *,
     strict: bool,
     dry_run: bool,
-    told: Told = lambda done, of: None,
+    progress: Progress = lambda done, of: None,
 ) -> Imported:
     """Import an export into the configured file; what is there already stays as it is.
 
     With `strict` nothing is imported if anything is wrong with the export; with `dry_run` nothing
-    in any case. `told` is given how many more records are done, and of how many in all.
+    in any case. `progress` is given how many more records are done, and of how many in all.
     """
     with _source(file) as source:
         judged = _judge(source, Watch(Guard(config.guard_mode)))
@@ -134,11 +134,13 @@ def take_in(
             fits = _fits(model, store)
             if dry_run or (strict and judged.problems):
                 compare = Intake(store, judged.keys).compare if store else _all_new
-                return _imported(_Work(source, judged, compare, told), fits, wrote=False)
+                return _imported(_Work(source, judged, compare, progress), fits, wrote=False)
         with closing(SqliteStore.of(config)) as store:
             mark = store.adopt_model(model).mark if model and fits else ""
             intake = Intake(store, judged.keys, mark)
-            return _imported(_Work(source, judged, intake.put, told, pause=PAUSE), fits, wrote=True)
+            return _imported(
+                _Work(source, judged, intake.put, progress, pause=PAUSE), fits, wrote=True
+            )
 
 
 def _all_new(kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
@@ -324,14 +326,14 @@ def _fits(model: Model | None, store: SqliteStore | None) -> bool:
 
 
 def _some(
-    records: Iterator[tuple[int, dict[str, Any], int]], most: int
+    records: Iterator[tuple[int, dict[str, Any], int]], limit: int
 ) -> Iterator[tuple[int, dict[str, Any], int]]:
     """The next records that make one transaction."""
     length = 0
-    for each in islice(records, most):
+    for each in islice(records, limit):
         yield each
         length += each[2]
-        if length > LENGTH:
+        if length > BATCH_BYTES:
             return
 
 
@@ -342,7 +344,7 @@ class _Work:
     source: IO[bytes]
     judged: Judged
     put: Callable[[str, Sequence[dict[str, Any]]], list[Outcome]]
-    told: Told
+    progress: Progress
     pause: float = 0.0
     """Seconds between two transactions."""
     _pause_ends: float = 0.0
@@ -360,7 +362,7 @@ class _Work:
             self._note([line for line, _ in good], outcomes)
             done.update(outcomes)
             done["refused"] += len(batch) - len(good)
-            self.told(len(batch), whole)
+            self.progress(len(batch), whole)
         return {name: done[name] for name in ("new", "there", "conflict", "refused")}
 
     def _note(self, lines: Sequence[int], outcomes: Sequence[Outcome]) -> None:
@@ -372,7 +374,7 @@ class _Work:
         """The good records with their lines; of each batch those that were written first lead."""
         number = "id" if kind in ("relation", "audit") else "seq"
         records = self._read(kind)
-        while batch := list(_some(records, AT_ONCE[kind])):
+        while batch := list(_some(records, BATCH_RECORDS[kind])):
             good = [(line, record) for line, record, _ in batch]
             yield sorted(good, key=lambda each: each[1].get(number) or 0)
 
@@ -408,12 +410,12 @@ class _Work:
 
 
 @contextmanager
-def progress() -> Iterator[Told]:
+def progress_bar() -> Iterator[Progress]:
     """A bar on stderr, if that is a terminal."""
     with tqdm(disable=not sys.stderr.isatty(), unit=" records", leave=False) as bar:
 
-        def told(done: int, whole: int) -> None:
+        def progress(done: int, whole: int) -> None:
             bar.total = whole or None
             bar.update(done)
 
-        yield told
+        yield progress

@@ -34,15 +34,15 @@ VERSION = 1
 KINDS = ("entity", "chunk", "relation", "audit")
 """In the order in which they are written and taken in: each refers to those before."""
 
-Told = Callable[[int, int], object]
+Progress = Callable[[int, int], object]
 """Is told how many more records are done, and of how many in all."""
 
 
 # --- What a record may be --------------------------------------------------------------
 
 
-LONGEST = 1 << 24  # bytes, the most that a setting may allow
-FREE_JSON = Properties(LONGEST)
+MAX_BYTES = 1 << 24  # bytes, the most that a setting may allow
+FREE_JSON = Properties(MAX_BYTES)
 WHEN = Moment(timezone.utc)
 SHARE = Number(0, 1)
 COUNT = Integer(0, 1 << 62)
@@ -71,7 +71,7 @@ class _Key:
         return {"type": "string"}
 
     def read(self, name: str, value: Any) -> str:
-        return "" if value == "" else Text(LONGEST).read(name, value)
+        return "" if value == "" else Text(MAX_BYTES).read(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class _Label:
         return {"type": "string", "maxLength": MOST_CHARACTERS}
 
     def read(self, name: str, value: Any) -> str:
-        text = Text(LONGEST).read(name, value)
+        text = Text(MAX_BYTES).read(name, value)
         if len(text) > MOST_CHARACTERS:
             raise InvalidInput("input.chars", name=name, size=len(text), limit=MOST_CHARACTERS)
         return text
@@ -106,7 +106,7 @@ class _Mentions:
 Test = Callable[[Any], bool]
 SMALL = 1000  # characters of a text or entries of a table that are looked at here
 AN_ID, ID_NAME = Id(), Name(256)
-A_TEXT, A_LABEL = Text(LONGEST), Name(MOST_CHARACTERS)
+A_TEXT, A_LABEL = Text(MAX_BYTES), Name(MOST_CHARACTERS)
 
 
 def _is_name(kind: Name, value: Any) -> bool:
@@ -246,7 +246,7 @@ ENTITY_VERSION = _Record(
         "seq": Argument(ROW),
         "kind": _required(Name(64)),
         "name": _required(Name(256)),
-        "summary": Argument(Text(LONGEST), default=""),
+        "summary": Argument(Text(MAX_BYTES), default=""),
         "properties": Argument(FREE_JSON, default=dict),
         "source": Argument(Name(200), default="manual"),
         "importance": Argument(SHARE, default=0.5),
@@ -260,32 +260,32 @@ ENTITY_VERSION = _Record(
 ENTITY_NAME = _Record(
     {
         "key": _required(_Key()),
-        "alias": _required(Name(LONGEST)),
+        "alias": _required(Name(MAX_BYTES)),
         "role": _required(Choice(("id", "name", "alias", "code"))),
         "valid_from": _required(WHEN),
     }
 )
-ROUND = Fields({"id": _required(_Label()), "asked": _required(Integer(0, LONGEST))})
+ROUND = Fields({"id": _required(_Label()), "asked": _required(Integer(0, MAX_BYTES))})
 ENTRY = Fields(
     {
         "category": _required(Name(64)),
         "expires_at": Argument(WHEN),
-        "context": Argument(Items(Text(LONGEST), LONGEST), default=list),
+        "context": Argument(Items(Text(MAX_BYTES), MAX_BYTES), default=list),
     }
 )
 RECORDS: Mapping[str, _Record] = {
     "entity": _Record(
         {
             "id": _required(Id()),
-            "versions": _required(Items(ENTITY_VERSION, LONGEST)),
-            "names": Argument(Items(ENTITY_NAME, LONGEST), default=list),
+            "versions": _required(Items(ENTITY_VERSION, MAX_BYTES)),
+            "names": Argument(Items(ENTITY_NAME, MAX_BYTES), default=list),
         }
     ),
     "chunk": _Record(
         {
             "id": _required(_ChunkId()),
             "seq": Argument(ROW),
-            "content": _required(Text(LONGEST)),
+            "content": _required(Text(MAX_BYTES)),
             "source": Argument(Name(200), default="manual"),
             "session_id": Argument(_Label(), default="default"),
             "timestamp": _required(WHEN),
@@ -293,11 +293,11 @@ RECORDS: Mapping[str, _Record] = {
             "metadata": Argument(FREE_JSON, default=dict),
             "created_at": _required(WHEN),
             "superseded_by": Argument(_ChunkId()),
-            "tags": Argument(Items(Name(200), LONGEST), default=list),
+            "tags": Argument(Items(Name(200), MAX_BYTES), default=list),
             "mentions": Argument(_Mentions(), default=dict),
             "round": Argument(ROUND),
             "entry": Argument(ENTRY),
-            "vectors": Argument(Items(Text(LONGEST), LONGEST)),
+            "vectors": Argument(Items(Text(MAX_BYTES), MAX_BYTES)),
             **_VALID,
             **_RECALLED,
         }
@@ -314,7 +314,7 @@ RECORDS: Mapping[str, _Record] = {
             "confidence": Argument(SHARE, default=1.0),
             "created_at": _required(WHEN),
             "evidence_chunk_id": Argument(_ChunkId()),
-            "evidence": Argument(Items(_ChunkId(), LONGEST), default=list),
+            "evidence": Argument(Items(_ChunkId(), MAX_BYTES), default=list),
             **_VALID,
         }
     ),
@@ -322,11 +322,11 @@ RECORDS: Mapping[str, _Record] = {
         {
             "id": Argument(ROW),
             "at": _required(WHEN),
-            "client": Argument(Text(LONGEST), default=""),
+            "client": Argument(Text(MAX_BYTES), default=""),
             "action": _required(Name(200)),
             "target_kind": _required(Name(200)),
-            "target_id": _required(Text(LONGEST)),
-            "reason": Argument(Text(LONGEST), default=""),
+            "target_id": _required(Text(MAX_BYTES)),
+            "reason": Argument(Text(MAX_BYTES), default=""),
             "detail": Argument(FREE_JSON, default=dict),
         }
     ),
@@ -336,8 +336,8 @@ MERGE = Fields(
     {
         "keep": _required(Id()),
         "duplicate": _required(Id()),
-        "aliases": _required(Items(_Key(), LONGEST)),
-        "mentions": _required(Items(ROW, LONGEST)),
+        "aliases": _required(Items(_Key(), MAX_BYTES)),
+        "mentions": _required(Items(ROW, MAX_BYTES)),
         "relations": _required(
             Items(
                 Fields(
@@ -346,10 +346,10 @@ MERGE = Fields(
                         "ended": Argument(WHEN),
                         "new": Argument(ROW),
                         "twin": Argument(ROW),
-                        "shown": _required(Items(ROW, LONGEST)),
+                        "shown": _required(Items(ROW, MAX_BYTES)),
                     }
                 ),
-                LONGEST,
+                MAX_BYTES,
             )
         ),
         "closed": _required(ROW),
@@ -394,7 +394,7 @@ GUARDED: Mapping[str, Sequence[str]] = {
 REPEATED = ("source", "session_id", "relation")
 """Of these a few values stand in many records."""
 
-MOST_CLEAN = 10_000  # texts that are known to have no secret
+MAX_CLEAN = 10_000  # texts that are known to have no secret
 
 
 class Watch:
@@ -410,7 +410,7 @@ class Watch:
             return Checked(dict(arguments), [])
         checked = self._guard.check(asked, place)
         if not checked.kinds:
-            self._clean = self._clean if len(self._clean) < MOST_CLEAN else set()
+            self._clean = self._clean if len(self._clean) < MAX_CLEAN else set()
             self._clean.update(asked[name] for name in REPEATED if name in asked)
         return Checked({**arguments, **checked.arguments}, checked.kinds)
 

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from core import timestamps
-from core.types import IndexRow, LinkedRelation, Ways
+from core.types import IndexRow, LinkedRelation, RelationColumns
 from index.chunks import Index
 from index.links import Links, Spellings
 from store.sqlite.cue_snapshots import HeldCues
@@ -142,7 +142,7 @@ def load_held(db: apsw.Connection, past: bool) -> Held:
         index.rev, index.model = rev, mark
         which = {"past": past, "now": timestamps.now()}
         relations = _all_relations(db, which, relation)
-        ways = Ways(relations, *(db.execute(EVERY_END[end], which) for end in ENDS))
+        ways = RelationColumns(relations, *(db.execute(EVERY_END[end], which) for end in ENDS))
         links = Links(db.execute(ENTITY_IDS), db.execute(EVERY_MENTION), ways)
         return Held(index, links, change, relation)
 
@@ -150,7 +150,7 @@ def load_held(db: apsw.Connection, past: bool) -> Held:
 def _all_relations(
     db: apsw.Connection, which: dict[str, Any], last: int
 ) -> Iterator[tuple[str, str, str, str]]:
-    """What Ways has of relations, up to the last one."""
+    """What RelationColumns has of relations, up to the last one."""
     for first in range(1, last + 1, RELATIONS_AT_ONCE):
         bound = which | {"first": first, "end": first + RELATIONS_AT_ONCE}
         (found,) = fetch_all(db, RELATIONS_BETWEEN, bound)
@@ -160,7 +160,7 @@ def _all_relations(
 
 def _refreshed(db: apsw.Connection, held: Held) -> bool:
     """Read what was changed since; False where it is better to read everything anew."""
-    if held.index.worn() or held.links.worn():
+    if held.index.needs_rebuild() or held.links.needs_rebuild():
         return False
     ((rev, change, relation, mark),) = fetch_all(db, LATEST)
     if mark == held.index.model and not held.behind(rev, change, relation):
@@ -172,7 +172,7 @@ def _refreshed(db: apsw.Connection, held: Held) -> bool:
         seqs = _refresh_index(db, held.index)
         _refresh_links(db, held, seqs)
         held.change, held.relation = max(held.change, change), max(held.relation, relation)
-    return not held.links.worn()
+    return not held.links.needs_rebuild()
 
 
 def _refresh_index(db: apsw.Connection, index: Index) -> list[int]:
