@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 
 from access import address, auth
 from access.auth import load_token
+from access.running import find_server
 from admin import health
 from config import Config
 from core.errors import AuthError, ConfigError, MneloError, ModelError, StoreError
@@ -109,7 +110,7 @@ def examine(config: Config, broken: ConfigError | None, *, fix: bool) -> Examine
         tried |= {each.key for each in due}
         mended += list(_mend_each(config, due))
         found = _look(config, broken, fixing=fix)
-    if mended and found.usable and health.find_server(config).state == "down":
+    if mended and found.usable and find_server(config).state == "down":
         _tidy(config)
     return replace(found, mended=mended)
 
@@ -129,7 +130,7 @@ class Diagnosis:
     def __init__(self, config: Config, broken: ConfigError | None, *, fixing: bool) -> None:
         self.config, self._broken, self._fixing = config, broken, fixing
         self.path = config.database_path
-        self.server = health.find_server(config)
+        self.server = find_server(config)
         self.usable = True
 
     def close(self) -> None:
@@ -261,7 +262,7 @@ class Diagnosis:
     # -- service, port and disk --
 
     def _of_service(self) -> Iterator[Finding]:
-        file = service_file()
+        file = health.service_file()
         if not file.exists():
             return
         missing = [
@@ -372,14 +373,6 @@ def _left_files(config: Config) -> list[Path]:
     ]
 
 
-def service_file() -> Path:
-    """Where the installation leaves the file that keeps the server running."""
-    if sys.platform == "darwin":
-        return Path("~/Library/LaunchAgents/ai.mnelo.mcp.plist").expanduser()
-    settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(settings, "systemd", "user", "mnelo.service").expanduser()
-
-
 def command_of(file: Path) -> list[str]:
     """The words of the command that a launchd plist or a systemd unit starts; none if it is bad."""
     try:
@@ -428,21 +421,6 @@ def _migrate(config: Config) -> None:
     SqliteStore(config.database_path).close()
 
 
-def _reindex(config: Config) -> None:
-    with closing(_open(config)) as store:
-        store.reindex()
-
-
-def _remove_rows(config: Config) -> None:
-    with closing(_open(config)) as store:
-        store.remove_orphans()
-
-
-def _repair_vectors(config: Config) -> None:
-    with closing(_open(config)) as store:
-        store.repair_vectors(dry_run=False)
-
-
 def _load(config: Config) -> None:
     with Memory(config=config) as memory:
         if not memory.wait_for_model(None):
@@ -454,9 +432,14 @@ def _fill(config: Config) -> None:
         memory.fill_pending()
 
 
-def _bring_log_in(config: Config) -> None:
-    with closing(_open(config)) as store:
-        store.checkpoint()
+def _in_store(mend: Callable[[Inspector], object]) -> Callable[[Config], None]:
+    """Mending that opens the file, does one thing, and closes it."""
+
+    def mended(config: Config) -> None:
+        with closing(_open(config)) as store:
+            mend(store)
+
+    return mended
 
 
 def _open(config: Config) -> Inspector:
@@ -475,11 +458,11 @@ ON_PLACE: dict[str, Callable[[Path], None]] = {"mode": _close_to_others, "left":
 
 IN_FILE: dict[str, Callable[[Config], None]] = {
     "older": _migrate,
-    "indexes": _reindex,
-    "rows": _remove_rows,
-    "vectors": _repair_vectors,
+    "indexes": _in_store(Inspector.reindex),
+    "rows": _in_store(Inspector.remove_orphans),
+    "vectors": _in_store(lambda store: store.repair_vectors(dry_run=False)),
     "pending": _fill,
     "no_files": _load,
-    "log": _bring_log_in,
+    "log": _in_store(Inspector.checkpoint),
 }
 """What mends all findings of a name in the file."""

@@ -4,13 +4,11 @@ Nothing is made, changed, started or loaded, and nobody waits for it: the server
 HTTP with a time limit, the file is only read. What each line says is in `values` as well.
 """
 
-import http.client
 import json
 import math
 import os
-import queue
 import shutil
-import threading
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -20,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from access import address
 from access.auth import load_token
+from access.running import Server, find_server
 from config import ALL_LANES, Config
 from core import timestamps
 from core.errors import MneloError, StoreError
@@ -43,7 +41,6 @@ EXIT: Mapping[Status, int] = {"ok": 0, "notice": 0, "degraded": 1, "fault": 1, "
 VERDICTS = ("ok", "degraded", "down")
 """What an exit status means."""
 
-ASK_SECONDS = 2.5  # for /health
 STATS_SECONDS = 3.0  # for memory_stats
 CHECK_SECONDS = 3.0  # for the file's own promises; a large file is then checked in part
 BUSY_SECONDS = 0.5
@@ -60,63 +57,8 @@ REPORTS = 60  # kept of each kind
 # --- The server ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """What is at the configured port: our server or one with another file, or nothing of use."""
-
-    url: str
-    state: Literal["ours", "other_file", "foreign", "silent", "down"]
-    said: Mapping[str, Any]
-    """What it answered to /health."""
-
-
 class Unanswered(MneloError):
     """The server is there, but does not tell its statistics; the sentence says why."""
-
-
-def find_server(config: Config) -> Server:
-    """Ask what listens at the configured host and port, for ASK_SECONDS at most."""
-    host, port = address.reachable(config.server_host), config.server_port
-    url = address.url(host, port)
-    answers: queue.Queue[dict[str, Any] | Literal["silent", "down"]] = queue.Queue()
-    # In a thread: neither looking up a name nor a program that drips bytes knows a time limit.
-    threading.Thread(target=lambda: answers.put(_ask(host, port)), daemon=True).start()
-    try:
-        said = answers.get(timeout=ASK_SECONDS)
-    except queue.Empty:
-        said = "silent"
-    if isinstance(said, str):
-        return Server(url, said, {})
-    if said.get("name") != "mnelo":
-        return Server(url, "foreign", {})
-    same = _is_same_file(str(said.get("database")), config.database_path)
-    return Server(url, "ours" if same else "other_file", said)
-
-
-def _ask(host: str, port: int) -> dict[str, Any] | Literal["silent", "down"]:
-    """The answer to /health; nothing in it where it is no answer of ours."""
-    connection = http.client.HTTPConnection(host, port, timeout=ASK_SECONDS)
-    try:
-        connection.request("GET", "/health")
-        said = json.loads(connection.getresponse().read(1 << 16))
-    except TimeoutError:
-        return "silent"
-    except ConnectionRefusedError:
-        return "down"
-    except (http.client.HTTPException, ConnectionError, ValueError, RecursionError):
-        return {}
-    except OSError:  # no such host, or no way to it
-        return "down"
-    finally:
-        connection.close()
-    return said if isinstance(said, dict) else {}
-
-
-def _is_same_file(one: str, other: Path) -> bool:
-    try:
-        return Path(one).samefile(other)
-    except OSError:  # one of them is not there
-        return Path(one) == other.absolute()
 
 
 def ask_stats(config: Config, server: Server) -> dict[str, Any]:
@@ -199,20 +141,27 @@ def _server(asked: Asked) -> Check:
     status: Status = "ok" if server.state == "ours" else "down"
     if server.state == "other_file":
         status = "degraded"
-    start = _start_command(os.environ)
+    start = _start_command()
     hint = "" if status == "ok" else message(f"check.hint_{server.state}", command=start)
     return Check("server", status, text, hint, values)
 
 
-def _start_command(env: Mapping[str, str]) -> str:
-    """What starts the server here: its service where one is installed (scripts/install.sh)."""
-    units = Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "systemd" / "user"
-    agent = "~/Library/LaunchAgents/ai.mnelo.mcp.plist"
-    if (units / "mnelo.service").exists():
-        return "systemctl --user start mnelo"
-    if Path(agent).expanduser().exists():
-        return f"launchctl bootstrap gui/$(id -u) {agent}"
-    return "python3 mcp_server.py"
+def _start_command() -> str:
+    """What starts the server here: its service, where scripts/install.sh has made one."""
+    file = service_file()
+    if not file.exists():
+        return "python3 mcp_server.py"
+    if file.suffix == ".plist":
+        return f"launchctl bootstrap gui/$(id -u) ~/Library/LaunchAgents/{file.name}"
+    return "systemctl --user start mnelo"
+
+
+def service_file() -> Path:
+    """Where the installation leaves the file that keeps the server running."""
+    if sys.platform == "darwin":
+        return Path("~/Library/LaunchAgents/ai.mnelo.mcp.plist").expanduser()
+    settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(settings, "systemd", "user", "mnelo.service").expanduser()
 
 
 def _wal(asked: Asked) -> Check:

@@ -8,30 +8,32 @@ to standard output in Markdown, the progress to standard error.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 from core.errors import MneloError
 
 RETRIEVAL, SERVE, TIMELINE = "--retrieval", "--serve", "--timeline"
-
-Parts = tuple[
-    Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], dict[str, Any]]
-]
+PARTS = {
+    RETRIEVAL: "benchmark_retrieval",
+    SERVE: "benchmark_serve",
+    TIMELINE: "benchmark_timeline",
+}
+"""The module with the options and the work of each part; only the one that is used is loaded."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    add_arguments, run = _parts(arguments)
-    parser = _parser()
-    add_arguments(parser)
+    asked = next((PARTS[option] for option in PARTS if option in arguments), "benchmark_speed")
+    part, parser = import_module(asked), _parser()
+    part.add_arguments(parser)
     given = parser.parse_args(arguments)
     if given.json and not given.json.parent.is_dir():  # before the work, not after it
         parser.error(f"{given.json.parent} is no folder")
     try:
-        report = run(given)
+        report = part.run(given)
     except MneloError as error:
         print(error, file=sys.stderr)
         return 1
@@ -39,25 +41,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = json.dumps(report, ensure_ascii=False, indent=2)
         given.json.write_text(text + "\n", "utf-8")
     return 0
-
-
-def _parts(arguments: Sequence[str]) -> Parts:
-    """The options and the work of what is to be measured; the others are not even imported."""
-    if RETRIEVAL in arguments:
-        import benchmark_retrieval
-
-        return benchmark_retrieval.add_arguments, benchmark_retrieval.run
-    if SERVE in arguments:
-        import benchmark_serve
-
-        return benchmark_serve.add_arguments, benchmark_serve.run
-    if TIMELINE in arguments:
-        import benchmark_timeline
-
-        return benchmark_timeline.add_arguments, benchmark_timeline.run
-    from benchmark_speed import add_arguments, run
-
-    return add_arguments, run
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,9 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 from config import Config
-from core.errors import InvalidInput, MneloError, NotFound
+from core.errors import InvalidInput, NotFound
 from memory import Memory
 from mnelo_locale import message
 from store import Erasing, Found
@@ -27,20 +27,19 @@ PATIENCE_SECONDS = 5.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(argv)
-    try:
-        what = _what(given)
-        config = Config.load(database_path=given.db, embedder_model="none", warm_up_embedder=False)
-        if not config.database_path.exists():  # it would be made
-            raise InvalidInput("erase.no_file", path=config.database_path)
-        with Memory(config=config) as memory:
-            told = _erase(memory, what, given)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
+    return _root.run(_run, _parser(), argv)
+
+
+def _run(given: argparse.Namespace) -> int:
+    what = _what(given)
+    config = Config.load(database_path=given.db, embedder_model="none", warm_up_embedder=False)
+    if not config.database_path.exists():  # it would be made
+        raise InvalidInput("erase.no_file", path=config.database_path)
+    with Memory(config=config) as memory:
+        done = _erase(memory, what, given)
     if given.json:
-        print(json.dumps(told, ensure_ascii=False))
-    return 0 if given.dry_run or told["finished"] else 1
+        print(json.dumps(done, ensure_ascii=False))
+    return 0 if given.dry_run or done["finished"] else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,12 +48,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--entity", metavar="ID", help="an entity with its names and relations")
     parser.add_argument("--source", metavar="NAME", help="all memories that are from a source")
     parser.add_argument("--session", metavar="ID", help="of the source, only those of a session")
-    told = "with the entity also the memories that mention it"
-    parser.add_argument("--with-memories", action="store_true", help=told)
-    parser.add_argument("--db", help="the database file, instead of the configured one")
+    also = "with the entity also the memories that mention it"
+    parser.add_argument("--with-memories", action="store_true", help=also)
+    _root.add_options(parser, "--db")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be removed")
-    parser.add_argument("--json", action="store_true", help="say what was done as one JSON object")
+    _root.add_options(parser, "--json")
     return parser
 
 
@@ -72,25 +71,25 @@ def _erase(memory: Memory, what: Erasing, given: argparse.Namespace) -> dict[str
     """Do what was asked, or finish what an earlier run began; what was found and done."""
     say = (lambda text: None) if given.json else print
     copies = _copies(memory)
-    told: dict[str, Any] = {"found": None, "erased": None, "finished": False}
-    told["copies"] = [str(path) for path in copies]
+    done: dict[str, Any] = {"found": None, "erased": None, "finished": False}
+    done["copies"] = [str(path) for path in copies]
     try:
         found = memory.erasing(what)
     except NotFound:
         if given.dry_run or not memory.waits_for_erasing():
             raise
     else:
-        told["found"] = asdict(found)
+        done["found"] = asdict(found)
         say(_preview(found))
         if given.dry_run:
-            return told
+            return done
         _confirm(given)
-        told["erased"] = _counted(memory.erase(what))
-        say(message("erase.done", **told["erased"]))
-    told["finished"] = memory.finish_erasing(PATIENCE_SECONDS)
-    say(message("erase.finished" if told["finished"] else "erase.waits", path=memory.path))
+        done["erased"] = _counted(memory.erase(what))
+        say(message("erase.done", **done["erased"]))
+    done["finished"] = memory.finish_erasing(PATIENCE_SECONDS)
+    say(message("erase.finished" if done["finished"] else "erase.waits", path=memory.path))
     say(_told_of_copies(memory, copies))
-    return told
+    return done
 
 
 def _preview(found: Found) -> str:

@@ -21,6 +21,7 @@ from _root import ROOT
 sys.path.append(str(ROOT / "api"))  # for the client that asks the server
 from access import validation
 from access.auth import load_token
+from access.running import find_server
 from config import Config
 from core.errors import MneloError
 from mnelo_client import MneloClient
@@ -153,10 +154,8 @@ def _read(item: str) -> Any:
 @contextmanager
 def _asking(given: argparse.Namespace) -> Iterator[Ask]:
     """The server, if one serves this file, else the file itself."""
-    from admin import health
-
     config = Config.load(database_path=given.db)
-    server = health.find_server(config)
+    server = find_server(config)
     if server.state == "ours":
         with MneloClient(f"{server.url}/mcp", load_token(config, None, os.environ)) as client:
             yield lambda tool, arguments: client.call(f"memory_{tool}", arguments)

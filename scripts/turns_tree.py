@@ -76,20 +76,6 @@ def encoded(name: str) -> str:
     return safe.encode()[: MAX_NAME_BYTES // 2].decode(errors="ignore") + "~" + digest
 
 
-def decoded(encoded_name: str) -> str | None:
-    """The name that was encoded; None for one that was cut, which only its files know.
-
-    >>> decoded("%2e%2e%2fx"), decoded(encoded("x" * 300))
-    ('../x', None)
-    """
-    if "~" in encoded_name:
-        return None
-    raw = re.sub(
-        b"%([0-9a-f]{2})", lambda found: bytes.fromhex(found[1].decode()), encoded_name.encode()
-    )
-    return raw.decode()
-
-
 def _percent(char: str) -> str:
     return "".join(f"%{byte:02x}" for byte in char.encode())
 

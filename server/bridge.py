@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 
 from access import address
 from access.auth import load_token
+from access.running import same_file
 from config import ROOT, Config
 from core.errors import MneloError
 
@@ -134,7 +135,7 @@ class Finder:
         if health.get("name") != "mnelo":
             raise Unavailable("bridge.foreign", url=self.url)
         found, wanted = str(health.get("database")), _absolute(self._config.database_path)
-        if not _same_file(found, wanted):
+        if not same_file(found, wanted):
             raise Unavailable("bridge.other", url=self.url, found=found, wanted=wanted)
 
 
@@ -219,11 +220,6 @@ def _try_lock(file: Path) -> BinaryIO | None:
 
 def _absolute(path: Path) -> str:
     return str(path.expanduser().absolute())
-
-
-def _same_file(one: str, other: str) -> bool:
-    """Whether both paths mean one file, which may not be there yet."""
-    return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
 
 
 # --- Passing on ------------------------------------------------------------------------

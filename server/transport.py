@@ -26,18 +26,11 @@ import anyio
 import uvicorn
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.to_thread import run_sync
+from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    ErrorData,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-)
 from mcp.types.version import LATEST_HANDSHAKE_VERSION
 from starlette.datastructures import Headers, QueryParams
 from starlette.responses import JSONResponse, Response
@@ -241,7 +234,7 @@ class SseSession:
         self._hang_up = hang_up
         self._greeted = False
         self._greeting_id = f"mnelo-{uuid4().hex}"
-        self._in_flight: Counter[RequestId] = Counter()
+        self._in_flight: Counter[types.RequestId] = Counter()
         self._sending = anyio.Lock(fast_acquire=True)
 
     async def run(self, incoming: Source, outgoing: Sink) -> None:
@@ -268,7 +261,7 @@ class SseSession:
     def _answers_greeting(self, item: SessionMessage) -> bool:
         """Whether the client must not see this reply; any reply makes room for a request."""
         reply = item.message
-        if not isinstance(reply, JSONRPCResponse | JSONRPCError) or reply.id is None:
+        if not isinstance(reply, types.JSONRPCResponse | types.JSONRPCError) or reply.id is None:
             return False
         self._settle(reply.id)
         return reply.id == self._greeting_id
@@ -286,7 +279,7 @@ class SseSession:
         Such a client opens a new stream and carries on; to the server it has never said hello.
         """
         request = getattr(item, "message", None)
-        if self._greeted or not isinstance(request, JSONRPCRequest):
+        if self._greeted or not isinstance(request, types.JSONRPCRequest):
             return []
         self._greeted = True
         if request.method in ("initialize", "server/discover") or _is_modern(request):
@@ -297,19 +290,22 @@ class SseSession:
     def _admit(self, item: Incoming) -> bool:
         """Whether the message may pass: each may but a request when too many are waiting."""
         content = getattr(item, "message", None)
-        if isinstance(content, JSONRPCNotification) and content.method == "notifications/cancelled":
+        if (
+            isinstance(content, types.JSONRPCNotification)
+            and content.method == "notifications/cancelled"
+        ):
             cancelled = (content.params or {}).get("requestId")
             if isinstance(cancelled, str | int):
                 # A cancelled request is never answered.
                 self._settle(cancelled)
-        if not isinstance(content, JSONRPCRequest):
+        if not isinstance(content, types.JSONRPCRequest):
             return True
         if self._in_flight.total() >= MAX_IN_FLIGHT:
             return False
         self._in_flight[content.id] += 1
         return True
 
-    def _settle(self, request_id: RequestId) -> None:
+    def _settle(self, request_id: types.RequestId) -> None:
         # Counted, not only noted: a client may send the same id again and again.
         self._in_flight[request_id] -= 1
         if self._in_flight[request_id] <= 0:
@@ -352,14 +348,14 @@ class Outbox(ObjectSendStream[SessionMessage]):
         await self._outgoing.aclose()
 
 
-def _is_modern(request: JSONRPCRequest) -> bool:
+def _is_modern(request: types.JSONRPCRequest) -> bool:
     """Whether the request brings its own introduction, as those of 2026-07-28 do."""
     meta = (request.params or {}).get("_meta")
     return isinstance(meta, dict) and "io.modelcontextprotocol/protocolVersion" in meta
 
 
 def _handshake(greeting_id: str) -> list[SessionMessage]:
-    hello = JSONRPCRequest(
+    hello = types.JSONRPCRequest(
         jsonrpc="2.0",
         id=greeting_id,
         method="initialize",
@@ -369,14 +365,14 @@ def _handshake(greeting_id: str) -> list[SessionMessage]:
             "clientInfo": {"name": "mcp", "version": ""},
         },
     )
-    ready = JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
+    ready = types.JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
     return [SessionMessage(hello), SessionMessage(ready)]
 
 
 def _too_many(item: Incoming) -> SessionMessage:
-    error = ErrorData(code=TOO_MANY, message=message("server.busy", limit=MAX_IN_FLIGHT))
+    error = types.ErrorData(code=TOO_MANY, message=message("server.busy", limit=MAX_IN_FLIGHT))
     request_id = getattr(getattr(item, "message", None), "id", None)
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
 
 class SseRoutes:

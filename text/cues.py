@@ -91,7 +91,8 @@ class Extractor:
         found |= dict.fromkeys(_numbers(folded))
         found |= dict.fromkeys(self._read_english(text, terms))
         for run in _HAN.findall(folded):
-            found |= dict.fromkeys(filter(_tells, self._segmenter.cut_for_search(run)))
+            cues = self._segmenter.cut_for_search(run)
+            found |= dict.fromkeys(cue for cue in cues if not words.says_nothing(cue))
         return list(found)
 
     def _own_terms(self, folded: str, terms: Iterable[str]) -> Iterator[str]:
@@ -151,19 +152,10 @@ def _read_terms(path: Path) -> list[tuple[str, int | None, str | None]]:
     return terms
 
 
-def _tells(term: str) -> bool:
-    """Whether a term says something of a topic."""
-    return not (
-        term in words.STOPWORDS
-        or term in words.FUNCTION_WORDS
-        or words.FUNCTION_CHARACTERS.issuperset(term)
-    )
-
-
 def _lemmas(terms: Iterable[str]) -> Iterator[str]:
     """English and other words without their endings; pairs of characters where none is known."""
-    told = [term for term in terms if _tells(term) and not _HAN.fullmatch(term)]
-    spaced = [term for term in told if len(term) == 2 or not words.is_unspaced(term)]
+    kept = [t for t in terms if not words.says_nothing(t) and not _HAN.fullmatch(t)]
+    spaced = [term for term in kept if len(term) == 2 or not words.is_unspaced(term)]
     yield from words.stems(LEMMAS.get(term, term) for term in spaced)
 
 

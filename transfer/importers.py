@@ -3,15 +3,16 @@
 import json
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
 from access.validation import contract
 from config import Config
-from core.errors import InvalidInput, MneloError, ModelError
+from core.errors import InvalidInput, ModelError
 from memory import Memory
 from mnelo_locale import message
 from store import Inspector, SqliteStore, imported_texts, live_texts
@@ -166,25 +167,21 @@ class _Known:
         return known
 
 
-def run(found: Iterable[Found | Bad], config: Config, *, dry_run: bool, as_json: bool) -> int:
+def run(found: Iterable[Found | Bad], config: Config, given: Namespace) -> int:
     """Import for a script: say what was done and what was wrong; the exit status."""
-    fill = config.embedder_model != "none"
-    try:
-        with progress_bar() as progress:
-            done = import_records(found, config, dry_run=dry_run, fill=fill, progress=progress)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
+    dry_run, fill = given.dry_run, config.embedder_model != "none"
+    with progress_bar() as progress:
+        done = import_records(found, config, dry_run=dry_run, fill=fill, progress=progress)
     for bad in done.bad:
         print(bad, file=sys.stderr)
     counts = {"new": done.new, "there": done.there, "refused": len(done.bad)}
-    if as_json:
-        told_bad = [{"place": bad.place, "reason": bad.reason} for bad in done.bad]
-        said = {"imported": not dry_run, **counts, "problems": told_bad}
-        print(json.dumps(said, ensure_ascii=False))
+    if given.json:
+        problems = [asdict(bad) for bad in done.bad]
+        report = {"imported": not dry_run, **counts, "problems": problems}
+        print(json.dumps(report, ensure_ascii=False))
     else:
-        said_id = "importers.would" if dry_run else "importers.done"
-        print(message(said_id, path=config.database_path, **counts))
+        sentence = "importers.would" if dry_run else "importers.done"
+        print(message(sentence, path=config.database_path, **counts))
         if done.vectors_off:
             print(done.vectors_off)
     return 1 if done.bad else 0
