@@ -33,8 +33,7 @@ PLACEHOLDERS = (
 )
 """Queries that agents send to try a tool out: 15 words and phrases, 4 single characters."""
 
-Rules = tuple[tuple[str, tuple[str, ...]], ...]
-"""Names, each with its regular expressions."""
+Rules = tuple[tuple[str, tuple[str, ...]], ...]  # names, each with its regular expressions
 
 TOOLSETS = ("core", "timeline")
 SEPARATORS = ("\n## ", "\n```", "\n\n", "\n", " ")
@@ -42,8 +41,7 @@ SEPARATORS = ("\n## ", "\n```", "\n\n", "\n", " ")
 as well; list items are tried just before lines, and ends of sentences just before spaces."""
 
 LANES = ("vector", "graph", "meta", "entity")
-ALL_LANES = (*LANES, "cue")
-"""With the one that is off unless it is asked for."""
+ALL_LANES = (*LANES, "cue")  # with the one that is off unless it is asked for
 
 MAX_SHOWN = 100  # characters of a wrong value that are shown
 MAX_SEPARATORS = 100  # each is looked for in the whole of a context
@@ -56,10 +54,8 @@ class Setting:
     key: str
     parse: Callable[[Any], Any]
     allowed: str
-    legacy: str = ""
-    """The key of older files that means the same."""
-    also: tuple[str, ...] = ()
-    """Variables that mean the same, after the one made from the key."""
+    legacy: str = ""  # the key of older files that means the same
+    also: tuple[str, ...] = ()  # variables that mean the same, after the one made from the key
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ names are spelled nearly alike. What differs by a number is never the same: pump
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
@@ -19,8 +19,7 @@ from text import words
 SAME_NAME = 1.0
 SAME_CODE = 0.98
 SHARED_ALIAS = 0.95
-NEARLY = 0.85
-"""Names less alike than this are different names."""
+NEARLY = 0.85  # names less alike than this are different names
 
 MIN_LETTERS = 5  # of names that may be alike by spelling: short ones differ by one letter
 MAX_SHARING = 40  # entities that share a piece of a name; more say nothing about any two of them
@@ -109,16 +108,13 @@ def _alike(entities: Sequence[EntityNames]) -> Iterator[tuple[str, str, float, s
             a, b = pieces[first], pieces[second]
             # Three letters in a row are quickly compared, and one slip spoils at most three rows.
             if (first, second) not in seen and len(a & b) * 6 >= len(a) + len(b):
-                yield first, second, _likeness(names[first], names[second]), "spelling"
+                spellings = (_ratio(one, other) for one in names[first] for other in names[second])
+                yield first, second, max(spellings, default=0.0), "spelling"
             seen.add((first, second))
 
 
 def _pieces(name: str) -> set[str]:
     return {name[at : at + 3] for at in range(len(name) - 2)}
-
-
-def _likeness(first: Iterable[str], second: Sequence[str]) -> float:
-    return max((_ratio(a, b) for a in first for b in second), default=0.0)
 
 
 def _ratio(first: str, second: str) -> float:

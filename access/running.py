@@ -22,8 +22,7 @@ class Server:
 
     url: str
     state: Literal["ours", "other_file", "foreign", "silent", "down"]
-    said: Mapping[str, Any]
-    """What it answered to /health."""
+    said: Mapping[str, Any]  # what it answered to /health
 
 
 def find_server(config: Config) -> Server:

@@ -28,9 +28,10 @@ TARGETS = ("chunk", "entity", "relation")
 
 
 class Kind(Protocol):
-    """One kind of value."""
+    """One kind of value; in JSON a text, unless it says otherwise."""
 
-    def schema(self) -> Schema: ...
+    def schema(self) -> Schema:
+        return {"type": "string"}
 
     def read(self, name: str, value: Any) -> Any:
         """The checked value of the argument `name`; InvalidInput where it has none."""
@@ -111,11 +112,8 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Id:
+class Id(Kind):
     """An id in its one spelling: NFKC, outer space trimmed, inner runs of space made one."""
-
-    def schema(self) -> Schema:
-        return {"type": "string"}
 
     def read(self, name: str, value: Any) -> str:
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63:
@@ -184,14 +182,11 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Kind):
     """A time, read into the stored form; see timestamps.parse for what a bare date means."""
 
     home: tzinfo
     date_means: timestamps.Bound = "start"
-
-    def schema(self) -> Schema:
-        return {"type": "string"}
 
     def read(self, name: str, value: Any) -> str:
         try:

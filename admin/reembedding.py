@@ -41,15 +41,11 @@ class Plan:
     model: Embedder
     measured: Model
     old: Model | None
-    begun: bool
-    """Whether an earlier run had begun with the same model."""
-    texts: int
-    """How many there are, and how many of them are left."""
-    left: int
-    seconds: float
-    """About how long it will take."""
-    needed: int
-    """About how many bytes more of the disk it needs."""
+    begun: bool  # whether an earlier run had begun with the same model
+    texts: int  # how many there are
+    left: int  # how many of them are left
+    seconds: float  # about how long it will take
+    needed: int  # about how many bytes more of the disk it needs
     free: int
 
     @property

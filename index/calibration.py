@@ -17,8 +17,7 @@ from text import words
 Zeros = NDArray[np.float32]
 """Medians of unrelated pairs, (2, 2): of texts in scripts with spaces (0) or without (1)."""
 
-Scripts = NDArray[np.intp]
-"""0 or 1 for each text."""
+Scripts = NDArray[np.intp]  # 0 or 1 for each text
 
 EPSILON = 1e-6  # of the distance from unrelated to identical
 

@@ -40,20 +40,16 @@ MIN_DEVIATION = 1e-3  # of cosines: where all are equally near, none is nearer t
 class Lexical:
     """How well each chunk's words answer a query, by rows; float32, one number a row."""
 
-    score: Floats
-    """BM25 of its own words and, for less, its neighbours'."""
-    own: Floats
-    """BM25 of its own words alone."""
-    share: Floats
-    """What part of the query's weight (IDF) its own words make up, 0 to 1."""
+    score: Floats  # BM25 of its own words and, for less, its neighbours'
+    own: Floats  # BM25 of its own words alone
+    share: Floats  # what part of the query's weight (IDF) its own words make up, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """How near each chunk is to a query's vector, by rows; float32, one number a row."""
 
-    cosine: Floats
-    """Of its best window; NOWHERE for a chunk without a vector."""
+    cosine: Floats  # of its best window; NOWHERE for a chunk without a vector
     standard: Floats
     """The same in standard deviations above the mean of all; 0 for a chunk without a vector."""
 

@@ -37,8 +37,7 @@ class CueRow(NamedTuple):
     place: int
     session: str
     stamp: int
-    cues: bytes
-    """The numbers of its cues, each 4 bytes."""
+    cues: bytes  # the numbers of its cues, each 4 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,8 @@ class Way:
 
     cues: Sequence[int]
     """Numbers: its own that the question has, or the one that an associative edge shares."""
-    edge: str = ""
-    """`discourse`, `event` or `associative`; empty for a hit of its own."""
-    origin: int | None = None
-    """The seq of the memory that the edge comes from."""
+    edge: str = ""  # `discourse`, `event` or `associative`; empty for a hit of its own
+    origin: int | None = None  # the seq of the memory that the edge comes from
 
 
 @dataclass(frozen=True, slots=True)

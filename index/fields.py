@@ -55,8 +55,7 @@ class Shift:
 
     size: int
     weight: float
-    adjacent: Floats
-    """By rows: the weight where the later chunk is also `size` rows later; else 0."""
+    adjacent: Floats  # by rows: the weight where the later chunk is also `size` rows later; else 0
     distant: tuple[Rows, Rows]
     """The rows of all other pairs: the earlier chunks, and the later ones."""
 
@@ -66,10 +65,8 @@ class Averages:
     """Average lengths in words."""
 
     own: float
-    around: float
-    """Of a chunk together with its neighbours."""
-    thread: float
-    """Of a session."""
+    around: float  # of a chunk together with its neighbours
+    thread: float  # of a session
     median: float
 
 

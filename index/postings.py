@@ -25,12 +25,9 @@ class Found:
     """The postings of several terms, one term after the other, each with its rows in order."""
 
     rows: Places
-    weights: Weights
-    """How often a row has the term, in words."""
-    term: Places
-    """Which of the terms it is: its place among them."""
-    counts: Places
-    """How many rows have each of the terms."""
+    weights: Weights  # how often a row has the term, in words
+    term: Places  # which of the terms it is: its place among them
+    counts: Places  # how many rows have each of the terms
 
     def of_rows(self, kept: NDArray[np.bool_]) -> "Found":
         """Those of the postings that a mask of all rows keeps."""
@@ -56,10 +53,8 @@ class Part(NamedTuple):
     """The terms of chunks that follow one another: the first one's, each once, then the next's."""
 
     terms: NDArray[np.uint32]
-    weights: NDArray[np.uint8]
-    """How often a chunk has each, in halves."""
-    sizes: NDArray[np.int32]
-    """How many terms each chunk has."""
+    weights: NDArray[np.uint8]  # how often a chunk has each, in halves
+    sizes: NDArray[np.int32]  # how many terms each chunk has
 
 
 class Postings:

@@ -146,16 +146,13 @@ class Codes:
 class Encoded:
     """Some vectors as codes."""
 
-    planes: Words
-    """High and low bits of each dimension, (2, words, vectors); 1 for +1, 0 for -1."""
-    factor: Floats
-    """What a code is multiplied by."""
+    planes: Words  # high and low bits of each dimension, (2, words, vectors); 1 for +1, 0 for -1
+    factor: Floats  # what a code is multiplied by
     common: Floats
     """m . x, the cosine with the mean times its length."""
     fine: NDArray[np.int8]
     """Each dimension of x - m by its deviation, in steps, (vectors, dimension)."""
-    width: Floats
-    """Of a step: STEPS of them are a vector's largest dimension."""
+    width: Floats  # of a step: STEPS of them are a vector's largest dimension
 
 
 def encode(vectors: Vectors, centre: Floats, spread: Floats) -> Encoded:

@@ -73,8 +73,7 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class Question:
     text: str
-    evidence: tuple[str, ...]
-    """Keys of the turns that hold the answer."""
+    evidence: tuple[str, ...]  # keys of the turns that hold the answer
     category: str
 
 
@@ -91,8 +90,7 @@ class Pool:
 @dataclass(frozen=True, slots=True)
 class Dataset:
     name: str
-    kind: str
-    """The key of its format: "conversations" or "users"."""
+    kind: str  # the key of its format: "conversations" or "users"
     pools: list[Pool]
 
 
@@ -338,8 +336,7 @@ def _standing(pool: Pool, model: Embedder | None, step: Callable[[int], object])
 
 # --- The ways to ask -------------------------------------------------------------------
 
-Ask = Callable[[str], Sequence[str]]
-"""From a question to the ids of memories, best first."""
+Ask = Callable[[str], Sequence[str]]  # from a question to the ids of memories, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,8 +479,7 @@ class Asked:
     """How a question came out."""
 
     category: str
-    scores: tuple[float, ...]
-    """One for each of METRICS."""
+    scores: tuple[float, ...]  # one for each of METRICS
     cpu_ms: float
 
 
@@ -516,7 +512,10 @@ def measure(
     with tqdm(total=turns + questions * (1 + len(lines)), desc=title) as bar:
         for pool in pools:
             with _standing(pool, model, bar.update) as stand:
-                _embed_queries(stand, bar.update)
+                # Embedded beforehand: the processor's time of a recall is that of searching alone.
+                for question in _counted(pool.questions, bar):
+                    if model:
+                        model.query(question.text)
                 for row in lines:
                     asked[row.name] += _ask_all(stand, row, bar.update)
     return asked
@@ -524,14 +523,6 @@ def measure(
 
 def _sizes(pools: Sequence[Pool]) -> tuple[int, int]:
     return sum(len(pool.turns) for pool in pools), sum(len(pool.questions) for pool in pools)
-
-
-def _embed_queries(stand: Stand, step: Callable[[int], object]) -> None:
-    """Beforehand, so that the processor's time of a recall is that of searching alone."""
-    for question in stand.pool.questions:
-        if stand.model:
-            stand.model.query(question.text)
-        step(1)
 
 
 def _ask_all(stand: Stand, row: Row, step: Callable[[int], object]) -> list[Asked]:
@@ -552,12 +543,14 @@ def summary(asked: Sequence[Asked], reference: Sequence[Asked]) -> dict[str, Any
     categories = np.array([each.category for each in asked])
     every = {"all": np.full(len(asked), True)}
     every |= {name: categories == name for name in sorted(set(categories.tolist()))}
-    judged = {metric: METRICS.index(metric) for metric in JUDGED}
+    judged = {metric: table[:, METRICS.index(metric)] for metric in JUDGED}
+    apart = {metric: judged[metric] - others[:, METRICS.index(metric)] for metric in JUDGED}
     return {
         "categories": {name: _means(table[chosen]) for name, chosen in every.items()},
-        "interval": {metric: interval(table[:, at]) for metric, at in judged.items()},
+        "interval": {metric: interval(values) for metric, values in judged.items()},
         "difference": {
-            metric: _difference(table[:, at] - others[:, at]) for metric, at in judged.items()
+            metric: {"mean": round(float(values.mean()), 6), "interval": interval(values)}
+            for metric, values in apart.items()
         },
         "cpu_ms_p50": round(float(np.median([each.cpu_ms for each in asked])), 2),
     }
@@ -570,10 +563,6 @@ def _table(asked: Sequence[Asked]) -> Floats:
 def _means(table: Floats) -> dict[str, float]:
     means = np.round(table.mean(axis=0), 6).tolist()
     return {"n": len(table), **dict(zip(METRICS, means, strict=True))}
-
-
-def _difference(values: Floats) -> dict[str, Any]:
-    return {"mean": round(float(values.mean()), 6), "interval": interval(values)}
 
 
 # --- Knowing that nothing is known -----------------------------------------------------

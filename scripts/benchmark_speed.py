@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, timezone
@@ -202,8 +203,7 @@ ASKED = (
 
 class Question(NamedTuple):
     text: str
-    about: int
-    """The memory it asks for."""
+    about: int  # the memory it asks for
 
 
 class Corpus:
@@ -342,8 +342,22 @@ class Corpus:
 # --- Models ----------------------------------------------------------------------------
 
 
-class ClusteredVectors:
-    """Stands for a model: texts have vectors in clusters, questions near the text they ask for."""
+class MadeUpVectors(ABC):
+    """Stands for a model whose vectors are made up."""
+
+    def fits(self, text: str) -> bool:
+        return True
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        return np.stack([self._placed(text) for text in texts])
+
+    @abstractmethod
+    def _placed(self, text: str) -> Vectors:
+        """The vector of a text, of length 1."""
+
+
+class ClusteredVectors(MadeUpVectors):
+    """Texts have vectors in clusters, questions near the text they ask for."""
 
     name = "benchmark/vectors"
 
@@ -357,45 +371,55 @@ class ClusteredVectors:
         self._centres = centres + 1.2 * common / np.linalg.norm(common)
         self._asked = {question: self._near(text, question) for question, text in asked.items()}
 
-    def fits(self, text: str) -> bool:
-        return True
-
-    def passages(self, texts: Sequence[str]) -> Vectors:
-        return np.stack([self._placed(text) for text in texts])
-
     def query(self, text: str) -> Vectors:
         vector = self._asked.get(text)
         return self._placed(text) if vector is None else vector
 
     def _placed(self, text: str) -> Vectors:
         number = crc32(text[-TAIL:].encode())
-        return _unit(self._centres[number % len(self._centres)] + 0.9 * self._noise(number))
+        return unit(self._centres[number % len(self._centres)] + 0.9 * self._noise(number))
 
     def _near(self, text: str, question: str) -> Vectors:
-        return _unit(self._placed(text) + 0.5 * self._noise(crc32(question.encode())))
+        return unit(self._placed(text) + 0.5 * self._noise(crc32(question.encode())))
 
     def _noise(self, number: int) -> Vectors:
         rng = np.random.default_rng((self._seed, number))
         return np.asarray(rng.standard_normal(self.dim) / self.dim**0.5, np.float32)
 
 
-def _unit(vector: NDArray[Any]) -> Vectors:
+def unit(vector: NDArray[Any]) -> Vectors:
     return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
 
-class Watched:
-    """A model whose work on memories is timed, and whose vectors can be had once more."""
+class Timed:
+    """A model whose work is timed."""
 
     def __init__(self, model: Embedder) -> None:
-        self.name, self.dim, self.seconds = model.name, model.dim, 0.0
-        self.fits, self.query = model.fits, model.query
-        self._model = model
+        self.name, self.dim, self.fits = model.name, model.dim, model.fits
+        self._model, self.seconds = model, 0.0
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        return self._timed(self._model.passages, texts)
+
+    def query(self, text: str) -> Vectors:
+        return self._timed(self._model.query, text)
+
+    def _timed(self, embed: Callable[[Any], Vectors], what: Any) -> Vectors:
+        started = time.perf_counter()
+        vectors = embed(what)
+        self.seconds += time.perf_counter() - started
+        return vectors
+
+
+class Watched(Timed):
+    """A model whose work is timed, and whose last vectors of memories can be had once more."""
+
+    def __init__(self, model: Embedder) -> None:
+        super().__init__(model)
         self._made: dict[str, Vectors] = {}
 
     def passages(self, texts: Sequence[str]) -> Vectors:
-        started = time.perf_counter()
-        vectors = self._model.passages(texts)
-        self.seconds += time.perf_counter() - started
+        vectors = super().passages(texts)
         self._made.update(zip((text[-TAIL:] for text in texts), vectors, strict=True))
         return vectors
 
@@ -445,9 +469,7 @@ class Trial:
         model = self.model
         load = None if model is None else (lambda recorded: model)
         config = settings(self.args, self.folder, recall_concurrent=concurrent)
-        memory = Memory(self.folder / "memory.db", config=config, load_model=load)
-        memory.wait_for_model(None)
-        return memory
+        return opened(self.folder, config, load)
 
     def answer(self, memory: Memory, question: Question, strategy: str = "rrf") -> list[Hit]:
         return memory.recall(question.text, top_k=self.args.top_k, strategy=strategy)["hits"]
@@ -455,6 +477,13 @@ class Trial:
     def vector(self, question: Question) -> Vectors | None:
         """The question's vector, for the plain design."""
         return None if self.model is None else self.model.query(question.text)
+
+
+def opened(folder: Path, config: Config, load: Callable[[str | None], Embedder] | None) -> Memory:
+    """The file in a folder, once its model is there."""
+    memory = Memory(folder / "memory.db", config=config, load_model=load)
+    memory.wait_for_model(None)
+    return memory
 
 
 def settings(args: argparse.Namespace, folder: Path, **chosen: Any) -> Config:
@@ -497,6 +526,13 @@ def _conditions(trial: Trial) -> Report:
     return {
         **{name: getattr(trial.args, name) for name in names},
         "dim": trial.model.dim if trial.model else 0,
+        **machine(),
+    }
+
+
+def machine() -> Report:
+    """On what all this was measured."""
+    return {
         "version": VERSION,
         "python": platform.python_version(),
         "sqlite": SQLITE,
@@ -555,16 +591,22 @@ def _opened_anew(trial: Trial) -> Report:
         "asked": trial.asked,
         "questions": [each.text for each in (*trial.warm_up, *trial.kept)],
     }
-    plan = trial.folder / "plan.json"
-    plan.write_text(json.dumps(told, default=str), "utf-8")
+    size = (trial.folder / "memory.db").stat().st_size
+    fresh = in_fresh_program("benchmark_speed", trial.folder, told)
+    return {**fresh, "file_mb": round(size / 1e6, 2)}
+
+
+def in_fresh_program(module: str, folder: Path, plan: Report) -> Report:
+    """What a module's `open_anew` prints in a process of its own."""
+    file = folder / "plan.json"
+    file.write_text(json.dumps(plan, default=str), "utf-8")
     done = subprocess.run(  # noqa: S603 - ourselves
-        [sys.executable, "-c", "import benchmark_speed as b; b.open_anew()", str(plan)],
+        [sys.executable, "-c", f"import {module} as b; b.open_anew()", str(file)],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent)},
         stdout=subprocess.PIPE,
         check=True,
     )
-    size = (trial.folder / "memory.db").stat().st_size
-    return {**json.loads(done.stdout), "file_mb": round(size / 1e6, 2)}
+    return dict(json.loads(done.stdout))
 
 
 def open_anew() -> None:

@@ -22,8 +22,7 @@ from store import Erasing, Found
 from upkeep import backup
 
 SHOWN_CHARACTERS = 70
-PATIENCE_SECONDS = 5.0
-"""How long it waits for others to leave the file to it."""
+PATIENCE_SECONDS = 5.0  # how long it waits for others to leave the file to it
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -36,17 +36,13 @@ else:
 
 START_SECONDS = 10.0
 """How long a server may take until it answers, from its start or while it restarts."""
-KNOWN_SECONDS = 5.0
-"""How long it is taken as known that the server is there, or that it is not."""
+KNOWN_SECONDS = 5.0  # how long it is taken as known that the server is there, or that it is not
 SILENT_SECONDS = 60.0
 """How long a server may say nothing while it works: it sends a sign of life every 15 s."""
 PAUSE_SECONDS = 0.05
-MAX_REQUESTS = 32
-"""Requests that wait for their replies at the same time; the others queue."""
-UNAVAILABLE = -32011
-"""The error code of a request that could not be passed on."""
-PORT_TAKEN = 3
-"""The server's exit status when another one was faster."""
+MAX_REQUESTS = 32  # requests that wait for their replies at the same time; the others queue
+UNAVAILABLE = -32011  # the error code of a request that could not be passed on
+PORT_TAKEN = 3  # the server's exit status when another one was faster
 
 
 class Unavailable(MneloError):

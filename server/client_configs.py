@@ -77,8 +77,7 @@ def _place(given: Namespace, config: Config) -> Place:
 @dataclass(frozen=True, slots=True)
 class Client:
     name: str
-    file: str
-    """Where the snippet goes; nowhere if it is a command."""
+    file: str  # where the snippet goes; nowhere if it is a command
     language: str
     snippet: Callable[[Place], str]
 

@@ -28,8 +28,7 @@ from server import resources
 
 log = logging.getLogger("mnelo.tools")
 
-WORKERS = 16
-"""Calls that run at the same time; the others queue."""
+WORKERS = 16  # calls that run at the same time; the others queue
 
 INSTRUCTIONS = """\
 mnelo is the long-term memory that all of this person's agents share.
@@ -77,8 +76,7 @@ class Shown:
     returns: Schema
     reads_only: bool = False
     destroys: bool = False
-    title: str = ""
-    """By default the method's name."""
+    title: str = ""  # by default the method's name
 
     @property
     def name(self) -> str:
@@ -170,10 +168,8 @@ class Toolset:
 
     shown: Sequence[Shown]
     arguments: Contract
-    of: object
-    """What has a method for each tool, by its name."""
-    says: str
-    """What clients' models are told of them."""
+    of: object  # what has a method for each tool, by its name
+    says: str  # what clients' models are told of them
     failure: Callable[[BaseException, str], str] = lambda error, sentence: sentence
     """How a failure is told: from the error and its sentence."""
 

@@ -48,22 +48,18 @@ Sink = ObjectSendStream[SessionMessage]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 MAX_CONNECTIONS = 256
-MAX_IN_FLIGHT = 256
-"""Requests of one SSE session that may wait for their replies."""
+MAX_IN_FLIGHT = 256  # requests of one SSE session that may wait for their replies
 MAX_WAITING = MAX_CONNECTIONS * 3 // 4
 """Messages of one SSE session that may wait to be taken: each holds a connection."""
 TOO_MANY = -32010
 """The error code of a request beyond them; the SDK has a meaning of its own for -32000."""
-READ_SECONDS = 30.0
-"""How long an SSE client may leave a message unread."""
-FULL_SECONDS = 5.0
-"""The same for a client with MAX_IN_FLIGHT requests waiting: it holds up others."""
+READ_SECONDS = 30.0  # how long an SSE client may leave a message unread
+FULL_SECONDS = 5.0  # the same for a client with MAX_IN_FLIGHT requests waiting: it holds up others
 RETRY = b"retry: 500\r\n"
 """Tells SSE clients to come back half a second after a restart; of themselves they wait 3 s."""
 DRAIN_SECONDS = 0.5
 """What a request gets to finish when the server ends; a stream, which never would, gets none."""
-EXIT_SECONDS = 1.8
-"""When the process ends whatever still runs, such as a call stuck in its thread."""
+EXIT_SECONDS = 1.8  # when the process ends whatever still runs, such as a call stuck in its thread
 
 
 # --- Who may ask -----------------------------------------------------------------------

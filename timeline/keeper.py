@@ -19,10 +19,8 @@ from timeline.settings import Settings
 from upkeep.background import Upkeep
 
 CLIENT = "timeline"
-QUIET_SECONDS = 2.0
-"""How long nothing was written before groups are looked for."""
-LATEST_SECONDS = 30.0
-"""How long that is put off at most, while somebody writes all the time."""
+QUIET_SECONDS = 2.0  # how long nothing was written before groups are looked for
+LATEST_SECONDS = 30.0  # how long that is put off at most, while somebody writes all the time
 BATCH_ENTRIES = 8  # entries, whose texts keep the model for a moment
 MAX_FACTS = 10_000  # texts of which it is kept what they state, while doubles are looked for
 

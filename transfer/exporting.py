@@ -25,7 +25,8 @@ def export(
     What was acknowledged before it began is in it; others may write meanwhile. A file of that
     name gives way only when the new one is complete.
     """
-    _refuse_missing(database)
+    if not database.exists():
+        raise InvalidInput("transfer.no_database", path=database)
     if to != "-" and Path(to).exists() and os.path.samefile(to, database):
         raise InvalidInput("transfer.itself", file=to)
     with (
@@ -41,11 +42,6 @@ def export(
             out.write(_line({"type": kind, **_plain(record)}))
             progress(1, whole)
         return counts
-
-
-def _refuse_missing(database: Path) -> None:
-    if not database.exists():
-        raise InvalidInput("transfer.no_database", path=database)
 
 
 def _header(counts: Mapping[str, int], model: Model | None) -> dict[str, Any]:

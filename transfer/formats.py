@@ -28,8 +28,7 @@ class Found:
     item: dict[str, Any]
     closed: str = ""
     """Why it is not live: it is stored and then forgotten, so that its history is there."""
-    again: bool = False
-    """Whether it adds to a memory that is there."""
+    again: bool = False  # whether it adds to a memory that is there
 
 
 @dataclass(frozen=True, slots=True)

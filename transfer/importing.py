@@ -54,11 +54,9 @@ class Judged:
     """An export that was read from end to end: where its good records stand, and what is wrong."""
 
     guard: Watch
-    secrets: set[str] = field(default_factory=set)
-    """The kinds that it found."""
+    secrets: set[str] = field(default_factory=set)  # the kinds that it found
     header: dict[str, Any] | None = None
-    model: Model | None = None
-    """The model whose vectors the export has, if it has any."""
+    model: Model | None = None  # the model whose vectors the export has, if it has any
     problems: list[Problem] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     """How many records cannot be taken, by their type, or as `line` where that is unknown."""
@@ -67,16 +65,13 @@ class Judged:
     )
     """For each type the offset, the number and the checksum of the line of every good record, one
     after the other; the number is below 0 where the record was not written as it is read."""
-    keys: set[str] = field(default_factory=set)
-    """The keys of all entities."""
-    known: set[str] = field(default_factory=set)
-    """The ids of all entities and chunks."""
+    keys: set[str] = field(default_factory=set)  # the keys of all entities
+    known: set[str] = field(default_factory=set)  # the ids of all entities and chunks
     next: dict[str, str] = field(default_factory=dict)
     """What took the place of each memory or entity that something did."""
     wanted: dict[str, int] = field(default_factory=dict)
     """Every id that is referred to, and the first line that does so."""
-    absent: set[str] = field(default_factory=set)
-    """Those of them that are nowhere."""
+    absent: set[str] = field(default_factory=set)  # those of them that are nowhere
 
     @property
     def is_export(self) -> bool:
@@ -102,10 +97,8 @@ class Imported:
 
     counts: dict[str, dict[str, int]]
     problems: list[Problem]
-    conflicts: list[Problem]
-    """Records that the file has with other values, which it keeps."""
-    vectors: bool
-    """Whether the export has vectors that fit."""
+    conflicts: list[Problem]  # records that the file has with other values, which it keeps
+    vectors: bool  # whether the export has vectors that fit
     wrote: bool
     secrets: list[str]
     """The kinds of secrets that it has, of which `[guard] mode` says what becomes."""
@@ -345,8 +338,7 @@ class _Work:
     judged: Judged
     put: Callable[[str, Sequence[dict[str, Any]]], list[Outcome]]
     progress: Progress
-    pause: float = 0.0
-    """Seconds between two transactions."""
+    pause: float = 0.0  # seconds between two transactions
     _pause_ends: float = 0.0
     conflicts: list[Problem] = field(default_factory=list)
 

@@ -51,11 +51,8 @@ ORIGINS = ("given", "evidence", "found")
 
 
 @dataclass(frozen=True, slots=True)
-class _ChunkId:
+class _ChunkId(Kind):
     """The id of a version of a memory."""
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string"}
 
     def read(self, name: str, value: Any) -> str:
         if not isinstance(value, str) or not is_chunk_id(value):
@@ -64,22 +61,16 @@ class _ChunkId:
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
-    """A folded spelling, of which nothing may be left."""
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string"}
+class _Key(Kind):
+    """A folded spelling, which may be empty."""
 
     def read(self, name: str, value: Any) -> str:
         return "" if value == "" else Text(MAX_BYTES).read(name, value)
 
 
 @dataclass(frozen=True, slots=True)
-class _Label:
+class _Label(Kind):
     """The id of a session or of a round, which may be any text (turns.py)."""
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string", "maxLength": MOST_CHARACTERS}
 
     def read(self, name: str, value: Any) -> str:
         text = Text(MAX_BYTES).read(name, value)
@@ -135,18 +126,6 @@ def _is_text(kind: Text, value: Any) -> bool:
     )
 
 
-def _is_number(kind: Number, value: Any) -> bool:
-    return type(value) is float and kind.low <= value <= kind.high
-
-
-def _is_integer(kind: Integer, value: Any) -> bool:
-    return type(value) is int and kind.low <= value <= kind.high
-
-
-def _is_moment(kind: Moment, value: Any) -> bool:
-    return type(value) is str and _is_stamp(value)
-
-
 @lru_cache(maxsize=1 << 14)
 def _is_stamp(text: str) -> bool:
     try:
@@ -181,17 +160,13 @@ def _are_mentions(kind: _Mentions, value: Any) -> bool:
     )
 
 
-def _are_items(kind: Items, test: Test, value: Any) -> bool:
-    return type(value) is list and len(value) <= kind.max_items and all(map(test, value))
-
-
 _TESTS: Mapping[type, Callable[[Any, Any], bool]] = {
     Name: _is_name,
     Id: _is_id,
     Text: _is_text,
-    Number: _is_number,
-    Integer: _is_integer,
-    Moment: _is_moment,
+    Number: lambda kind, value: type(value) is float and kind.low <= value <= kind.high,
+    Integer: lambda kind, value: type(value) is int and kind.low <= value <= kind.high,
+    Moment: lambda kind, value: type(value) is str and _is_stamp(value),
     Properties: _is_small,
     _Mentions: _are_mentions,
     _ChunkId: lambda kind, value: type(value) is str and is_chunk_id(value),
@@ -203,7 +178,8 @@ _TESTS: Mapping[type, Callable[[Any, Any], bool]] = {
 def _test(kind: Kind) -> Test:
     """Whether a value is as reading it would give it; False where there is no quick way to tell."""
     if isinstance(kind, Items):
-        return partial(_are_items, kind, _test(kind.item))
+        limit, test = kind.max_items, _test(kind.item)
+        return lambda items: type(items) is list and len(items) <= limit and all(map(test, items))
     return partial(_TESTS.get(type(kind), lambda kind, value: False), kind)
 
 
@@ -391,8 +367,7 @@ GUARDED: Mapping[str, Sequence[str]] = {
 }
 """Where secrets are looked for; ids stay as they are, since others refer to them."""
 
-REPEATED = ("source", "session_id", "relation")
-"""Of these a few values stand in many records."""
+REPEATED = ("source", "session_id", "relation")  # of these a few values stand in many records
 
 MAX_CLEAN = 10_000  # texts that are known to have no secret
 

@@ -13,8 +13,7 @@ from core import timestamps
 from store.file_check import beside
 
 TICK_SECONDS = 0.5
-LEAVE_SECONDS = 2.0
-"""How long the end of the server waits for the step at hand."""
+LEAVE_SECONDS = 2.0  # how long the end of the server waits for the step at hand
 
 
 class Upkeep(ABC):

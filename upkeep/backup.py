@@ -34,8 +34,7 @@ from store.file_check import beside
 STAMP = "%Y%m%dT%H%M%SZ"
 BLOCK = 1 << 20  # bytes
 LEVEL = 6  # of gzip
-WAIT_SECONDS = 10.0
-"""How long one backup waits for another into the same folder."""
+WAIT_SECONDS = 10.0  # how long one backup waits for another into the same folder
 LATEST = "latest"
 SIDES = ("-wal", "-journal", "-shm")
 """What SQLite puts beside a file; the last holds nothing of its own."""
@@ -418,8 +417,7 @@ def _new_file(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | BINARY, 0o600), "wb")
 
 
-BINARY = getattr(os, "O_BINARY", 0)
-"""Windows would change line ends otherwise."""
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends otherwise
 
 
 def _sync(path: Path) -> None:

@@ -15,12 +15,9 @@ from upkeep import backup
 from upkeep.background import Upkeep
 
 PATIENCE_SECONDS = 0.5
-PURGE_SECONDS = 86_400.0
-"""How long after a purge the next one begins."""
-BREATH_SECONDS = 0.02
-"""How long a purge leaves the file to others between two steps."""
-AGAIN_SECONDS = 600.0
-"""How long after a failed backup or purge the next one is tried."""
+PURGE_SECONDS = 86_400.0  # how long after a purge the next one begins
+BREATH_SECONDS = 0.02  # how long a purge leaves the file to others between two steps
+AGAIN_SECONDS = 600.0  # how long after a failed backup or purge the next one is tried
 
 
 class Keeper(Upkeep):
