@@ -22,7 +22,7 @@ SHARED_ALIAS = 0.95
 NEARLY = 0.85  # names less alike than this are different names
 
 MIN_LETTERS = 5  # of names that may be alike by spelling: short ones differ by one letter
-MAX_SHARING = 40  # entities that share a piece of a name; more say nothing about any two of them
+MAX_SHARING = 40  # a piece of a name that more entities share is ignored
 SECONDS = 2.0
 
 

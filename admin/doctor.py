@@ -86,7 +86,7 @@ class Examined:
 def settings(database: str | None) -> tuple[Config, ConfigError | None]:
     """The settings, or where they cannot be used the default ones, and why that is.
 
-    Raises ConfigError where not even the home folder can be told.
+    Raises ConfigError where even the home folder is unknown.
     """
     try:
         return Config.load(database_path=database), None
@@ -123,7 +123,7 @@ def _look(config: Config, broken: ConfigError | None, *, fixing: bool) -> Examin
 
 
 class Diagnosis:
-    """Everything that is looked at, each thing once."""
+    """All checks of one installation."""
 
     def __init__(self, config: Config, broken: ConfigError | None, *, fixing: bool) -> None:
         self.config, self._broken, self._fixing = config, broken, fixing

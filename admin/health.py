@@ -127,8 +127,8 @@ def open_file(path: Path) -> Inspector:
 
 def _server(asked: Asked) -> Check:
     server, said = asked.server, asked.server.said
-    told = {name: said.get(name) for name in ("pid", "uptime_s", "version", "database")}
-    values = {"state": server.state, "url": server.url, **told}
+    about = {name: said.get(name) for name in ("pid", "uptime_s", "version", "database")}
+    values = {"state": server.state, "url": server.url, **about}
     text = message(
         f"check.server_{server.state}",
         url=server.url,
@@ -209,12 +209,12 @@ def is_tight(free: int, size: int) -> bool:
 
 def _recall_24h(asked: Asked) -> Check:
     with asked.file.view() as view:
-        told = latency(view.latencies(timestamps.stamp(asked.now - timedelta(days=1))))
-    share = told["empty"] / told["count"] if told["count"] else 0.0
-    text = message("check.recall_24h", percent=100 * share, **told)
-    poor = told["count"] >= MIN_RECALLS and share > MAX_EMPTY
+        recalls = latency(view.latencies(timestamps.stamp(asked.now - timedelta(days=1))))
+    share = recalls["empty"] / recalls["count"] if recalls["count"] else 0.0
+    text = message("check.recall_24h", percent=100 * share, **recalls)
+    poor = recalls["count"] >= MIN_RECALLS and share > MAX_EMPTY
     hint = message("check.hint_empty") if poor else ""
-    values = {**told, "empty_share": round(share, 4)}
+    values = {**recalls, "empty_share": round(share, 4)}
     return Check("recall_24h", "degraded" if poor else "ok", text, hint, values)
 
 
@@ -253,7 +253,7 @@ def _model(asked: Asked) -> Check:
     )
     off = state == "off" and wanted
     hints = [model.get("reason", "")] if off else []
-    if (cue := stats["lanes"].get("cue", "on")) != "on":  # it is only told where it is wanted
+    if (cue := stats["lanes"].get("cue", "on")) != "on":  # it is there only where it is wanted
         hints.append(message("check.cue_lane", state=cue))
     status: Status = "degraded" if hints else "ok"
     return Check("model", status, text, " ".join(hints), {**model, "lanes": on})

@@ -98,7 +98,7 @@ def refuse_full(config: Config, planned: Plan) -> None:
 def run(config: Config, planned: Plan, progress: Callable[[int], object] = lambda count: 0) -> int:
     """Give the configured file the model's vectors; how many memories still wait for theirs.
 
-    `progress` is told of each batch how many texts it had. Raises StoreError or ModelError.
+    `progress` gets the number of texts of each batch. Raises StoreError or ModelError.
     """
     refuse_full(config, planned)
     with _alone(config.database_path):

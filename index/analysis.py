@@ -1,4 +1,4 @@
-"""A text made ready for the indexes, before the write lock is taken."""
+"""What the indexes need of a text, computed before the write lock is taken."""
 
 import hashlib
 from collections import Counter
@@ -17,7 +17,7 @@ PADDING = "\x03\x03"
 
 
 class Indexed:
-    """What the store writes of one text beside the text itself."""
+    """What the store writes about a text beside the text itself."""
 
     def __init__(self, content: str) -> None:
         self._folded = words.fold(content)
@@ -39,12 +39,12 @@ class Indexed:
         return self._own
 
     def names(self, known: Set[str]) -> set[str]:
-        """Every stretch that could be a name, of which the beginnings are known."""
+        """Every phrase that may be a name, given the beginnings of all names."""
         codes = words.any_exchange(words.codes(self._folded))
         return words.folded_name_keys(self._folded, known) | codes
 
     def pieces(self, metadata: str) -> str:
-        """The folded text in which pieces are looked for as they stand."""
+        """The folded text in which literal pieces are searched."""
         return f"{self._folded}\n{words.fold(metadata)}{PADDING}"
 
     def weights(self, metadata: str, source: str, session_id: str) -> dict[str, int]:
@@ -65,5 +65,5 @@ class Indexed:
 
 @lru_cache(maxsize=1 << 10)
 def _terms_of_name(name: str) -> Sequence[str]:
-    """The terms of a source or a session, of which one has many texts."""
+    """The terms of a source or a session, cached since many texts share one."""
     return tuple(words.stems(words.index_terms(name)))

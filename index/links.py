@@ -1,9 +1,9 @@
 """Names, mentions and relations in memory, as far as recall needs them.
 
-`Links` is made from rows of the file in one go and then told what changed; the store does both
-(store.py). Nodes of the graph are whole numbers: a chunk is its seq, entities are -1, -2, ... in
-the order in which they became known here. Lists are sorted so that their beginnings are all that
-a step looks at, however much hangs on a node.
+`Links` is built from rows of the database at once and then updated; the store does both. Nodes of
+the graph are whole numbers: a chunk is its seq, entities are -1, -2, ... in the order in which
+they became known. Lists are sorted, so that a step reads only their beginnings, however long
+they are.
 """
 
 import threading
@@ -24,7 +24,7 @@ Nodes = Sequence[int] | Numbers
 Ends = NDArray[np.int32]
 Keep = Callable[[Numbers], Mask]
 
-MIN_CHANGES = 1024  # changes that are never worth making everything anew
+MIN_CHANGES = 1024  # fewer changes are never worth a rebuild
 UNLIMITED = 1 << 31  # more than any list holds
 
 
@@ -40,8 +40,7 @@ class Links:
         mentions: Iterable[Incidence],
         relations: RelationColumns,
     ) -> None:
-        """Takes each entity's id and whether it is live, the seqs of the chunks that mention each
-        entity, and relations; each is gone through once and not kept."""
+        """Takes all entity ids with whether each is live, and the seqs that mention each entity."""
         self._node_of: dict[str | int, int] = {}
         self._ids: list[str] = []
         self._closed: set[int] = set()
@@ -59,11 +58,11 @@ class Links:
     # -- being kept up to date --
 
     def needs_rebuild(self) -> bool:
-        """Whether so much was changed that making it anew is better."""
+        """Whether so much has changed that a new one is faster."""
         return self._changes > max(MIN_CHANGES, self._size // 8)
 
     def entity(self, entity_id: str, live: bool) -> None:
-        """An entity that is new, or that was closed or opened."""
+        """Add an entity, or set whether it is live."""
         node = self.node(entity_id)
         if live:
             self._closed.discard(node)
@@ -71,7 +70,7 @@ class Links:
             self._closed.add(node)
 
     def mention(self, seq: int, entity_ids: Iterable[str]) -> None:
-        """All entities that a chunk mentions now; one that it did before wears this out."""
+        """Set the entities that a chunk mentions; where one is gone, a rebuild is needed."""
         nodes = [self.node(entity_id) for entity_id in entity_ids]
         known = set(self.mentioned([seq])[1].tolist())
         for node in nodes:
@@ -83,7 +82,7 @@ class Links:
             self._changes += UNLIMITED
 
     def relation(self, row: LinkedRelation) -> None:
-        """A relation that is new, or that holds at other times than before."""
+        """Add a relation, or change when it is valid."""
         place = self._relations.put(row, self.node)
         self._changes += 1
         if place is not None:
@@ -91,7 +90,7 @@ class Links:
                 self._steps.add(node, place)
 
     def drop_relation(self, relation_id: int) -> None:
-        """A relation that is no longer in the file."""
+        """Remove a relation."""
         self._relations.drop(relation_id)
         self._changes += 1
 
@@ -133,9 +132,9 @@ class Links:
         return self._of_entity.first(nodes, limit, keep)
 
     def steps(self, nodes: Numbers, at: int, limit: int) -> tuple[Numbers, Numbers, Floats]:
-        """What the heaviest relations lead to, either way, that hold at a moment (milliseconds).
+        """The heaviest relations of each node, both ways, valid at a moment (in milliseconds).
 
-        For each the place of the node it leads from, the node it leads to, and its weight.
+        For each: the place of its node among `nodes`, the other node, and the weight.
         """
         holding = partial(self._relations.holding, at=at)
         places, found = self._steps.first(nodes, limit, holding)
@@ -144,15 +143,15 @@ class Links:
 
 
 class Spellings:
-    """Which texts are names, by their hashes: it may take one too many for a name, never miss one.
+    """Which texts may be names, by their hashes: no name is missed, few other texts are taken.
 
-    That spares looking up, in the file, the hundreds of stretches of a text that name nothing.
+    It saves looking up in the database the hundreds of phrases of a text that are no names.
     """
 
     def __init__(self, keys: Iterable[str], *, starts: bool = True) -> None:
-        """`starts`: whether to keep how names begin, which takes more than all else here."""
+        """`starts`: whether to keep the beginnings of names, which take the most memory here."""
         found, self.starts = [], set[str]()
-        """How names begin, so that stretches that begin otherwise need not be asked for."""
+        """The beginnings of names: a phrase that begins otherwise is no name."""
         for names in in_blocks(keys):
             found.append(np.fromiter(map(hash, names), np.int64, len(names)))
             if starts:
@@ -163,7 +162,7 @@ class Spellings:
         self._lock = threading.Lock()
 
     def add(self, keys: Iterable[str]) -> None:
-        """Names that came to be; safe for threads."""
+        """Add names; safe for threads."""
         names = list(keys)
         with self._lock:
             if self.has_starts:
@@ -177,7 +176,10 @@ class Spellings:
     def among(self, keys: Iterable[str]) -> list[str]:
         """Those of the keys that are names."""
         asked = list(keys)
-        later, block = self._later, self._sorted  # in this order: what leaves one is in the other
+        later, block = (
+            self._later,
+            self._sorted,
+        )  # in this order: names move this way
         hashes = list(map(hash, asked))
         found = [key for key, each in zip(asked, hashes, strict=True) if each in later]
         if len(block):
@@ -188,7 +190,7 @@ class Spellings:
 
 
 class _Lists:
-    """For each key a list in a fixed order: one sorted block, and what came later beside it."""
+    """For each key a sorted list: one sorted block, and later values beside it."""
 
     def __init__(
         self, keys: Numbers, values: Numbers, order: Callable[[Numbers], tuple[NDArray[Any], ...]]
@@ -210,7 +212,7 @@ class _Lists:
         places, values = self._beginning(np.asarray(keys, np.int64), limit)
         if keep is None or (kept := keep(values)).all():
             return places, values
-        if np.bincount(places).max() == limit:  # what is not kept must take no places
+        if np.bincount(places).max() == limit:  # what is filtered out must not count
             places, values = self._beginning(np.asarray(keys, np.int64), UNLIMITED)
             kept = keep(values)
         places, values = places[kept], values[kept]
@@ -264,7 +266,7 @@ class _Relations:
         return ends
 
     def put(self, row: LinkedRelation, node: Callable[[str | int], int]) -> int | None:
-        """The place of a new relation; None for one that is here and now holds at other times."""
+        """The place of a new relation; None where only the times of a known one changed."""
         since, until = milliseconds([row.valid_from])[0], milliseconds([row.valid_until])[0]
         known = self._known(row.id)
         if known is not None:
@@ -298,7 +300,7 @@ class _Relations:
             self._until[place] = self._since[place]
 
     def ends(self) -> tuple[Numbers, Numbers]:
-        """Every node that a relation hangs on, and the place of the relation."""
+        """The nodes at both ends of each relation, and the place of that relation."""
         places = np.arange(self.count)
         loops = self._source == self._target
         nodes = np.concatenate((self._source, self._target[~loops]))
@@ -320,7 +322,7 @@ class _Relations:
         return self._weight[places]
 
     def holding(self, places: Numbers, at: int) -> Mask:
-        """Which of them hold at a moment."""
+        """Which of them are valid at a moment."""
         return (self._since[places] <= at) & (self._until[places] > at)
 
 
@@ -342,7 +344,7 @@ def _columns(
 def _pairs(
     incidences: Iterable[Incidence], node: Callable[[str | int], int]
 ) -> tuple[Numbers, Numbers]:
-    """Each number that hangs on a node, beside its node."""
+    """One array of nodes and one of numbers, a pair for each incidence."""
     nodes, sizes, numbers = [], [], []
     for end, listed in incidences:
         nodes.append(node(end))

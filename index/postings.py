@@ -1,7 +1,7 @@
 """Postings in memory: for each term the chunks that have it among their own words.
 
 The bulk is one sorted block; what is added later waits in short lists beside it. Rows are the
-places of chunks in an index (index.py), weights how often a chunk has the term.
+places of chunks in an index, weights how often a chunk has the term.
 """
 
 from array import array
@@ -100,7 +100,7 @@ class Postings:
             halves.append(weight)
 
     def of(self, terms: Sequence[int | None]) -> Found:
-        """What is known of some terms; a term of None stands in no chunk."""
+        """The postings of some terms; None is a term that no chunk has."""
         unknown = len(self._starts) - 2  # the last place, which no term has
         wanted = [unknown if term is None else min(term, unknown) for term in terms]
         at = np.array(wanted, np.intp)
@@ -127,7 +127,7 @@ class Postings:
 
 
 def _counts(parts: Sequence[Part]) -> Places:
-    """How many chunks have each term, by its number; and one more, which no term has."""
+    """How many chunks have each term, by its number, and a 0 at the end."""
     known = max((int(part.terms.max(initial=0)) for part in parts), default=0) + 1
     counts = np.zeros(known + 1, np.intp)
     for part in parts:

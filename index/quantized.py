@@ -34,11 +34,11 @@ Words = NDArray[np.uint64]
 Owners = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
-MIN_VECTORS = 256  # vectors whose mean is good enough; fewer are kept as they are
-BLOCK = 16384  # vectors gone through at once: few calls, and they stay in a core's cache
-BATCH_VECTORS = 512  # vectors encoded at once, so that little is in memory twice
+MIN_VECTORS = 256  # fewer vectors have no stable mean, and are kept as they are
+BLOCK = 16384  # vectors compared at a time: few calls, and they fit in a core's cache
+BATCH_VECTORS = 512  # vectors encoded at a time, so that little is in memory twice
 INNER = 0.9957  # of the deviation: least squared error of 2-bit steps, normal (Max, 1960)
-RESCORED = 400  # windows, the nearest by their codes, that are compared nearly exactly
+RESCORED = 400  # windows that are nearest by their codes, and get nearly exact cosines
 STEPS = 127  # of a dimension, either way, that tell a vector nearly exactly
 EPSILON = np.float32(1e-30)  # instead of 0 as a divisor
 HIGH, LOW = 0, 1
@@ -97,7 +97,7 @@ class Codes:
         return near
 
     def _compare(self, wanted: Floats, near: Floats, query: Vectors, centre: Floats) -> None:
-        """Put the cosines of the nearest windows, of those that are wanted, right."""
+        """Replace the estimates of the nearest wanted windows by nearly exact cosines."""
         least = max(nth_highest(wanted, RESCORED), -1.5)  # what is out of scope is at NOWHERE
         places = np.flatnonzero(wanted >= least)[:RESCORED]
         common = np.float32(query @ centre)

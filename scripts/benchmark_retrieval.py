@@ -731,8 +731,8 @@ def _unknown_markdown(result: Mapping[str, Any]) -> str:
         for group, each in result["recognised"].items()
     ]
     for name in ("called_unknown", "R@10", "R@10_without_weak", "R@10_lost"):
-        told = f"answerable: {name.replace('_', ' ')}"
-        lines.append([told, str(known["n"]), _percent(known[name])])
+        label = f"answerable: {name.replace('_', ' ')}"
+        lines.append([label, str(known["n"]), _percent(known[name])])
     return f"## {result['data']}, unknown\n\n" + _grid(["questions", "n", "%"], lines)
 
 

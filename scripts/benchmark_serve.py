@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> speed.Report:
         seeded = speed.stored(trial)
         with _serving(trial) as served:
             report = {"config": _conditions(trial), **seeded, **_asked(trial, served)}
-    print("\n".join(_told(report)))
+    print("\n".join(_markdown(report)))
     return report
 
 
@@ -207,7 +207,7 @@ def _await_model(trial: speed.Trial, client: MneloClient) -> None:
 # --- The table -------------------------------------------------------------------------
 
 
-def _told(report: speed.Report) -> Iterator[str]:
+def _markdown(report: speed.Report) -> Iterator[str]:
     """The report as a person reads it, in Markdown."""
     config = report["config"]
     yield (
@@ -215,9 +215,9 @@ def _told(report: speed.Report) -> Iterator[str]:
         f"model {config['model'] or 'none'}.\n"
     )
     yield from speed.heading("ms", (*COLUMNS, ""))
-    for name, told in ROWS.items():
+    for name, about in ROWS.items():
         if name in report:
-            yield speed.row(name, (*(report[name][f"{column}_ms"] for column in COLUMNS), told))
+            yield speed.row(name, (*(report[name][f"{column}_ms"] for column in COLUMNS), about))
     yield (
         f"\nThe way to the server and back takes {report['way_ms']:.2f} ms. Its model was loaded "
         f"{report['ready_s']:.2f} s after the start; the first question took "

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> Report:
     """Measure, print it as tables and return the figures."""
     with TemporaryDirectory(prefix="mnelo-benchmark-") as folder, ExitStack() as stack:
         report = _measured(Trial(args, Path(folder)), stack)
-    print("\n".join(_told(report)))
+    print("\n".join(_markdown(report)))
     return report
 
 
@@ -412,7 +412,7 @@ class Timed:
 
 
 class Watched(Timed):
-    """A model whose work is timed, and whose last vectors of memories can be had once more."""
+    """A model whose work is timed, and which can return its last vectors of memories again."""
 
     def __init__(self, model: Embedder) -> None:
         super().__init__(model)
@@ -586,13 +586,13 @@ def _ingest(trial: Trial, spent: float) -> Report:
 
 def _opened_anew(trial: Trial) -> Report:
     """What a fresh program needs: time until its first answer, and memory after many."""
-    told = {
+    plan = {
         "args": vars(trial.args) | {"folder": str(trial.folder)},
         "asked": trial.asked,
         "questions": [each.text for each in (*trial.warm_up, *trial.kept)],
     }
     size = (trial.folder / "memory.db").stat().st_size
-    fresh = in_fresh_program("benchmark_speed", trial.folder, told)
+    fresh = in_fresh_program("benchmark_speed", trial.folder, plan)
     return {**fresh, "file_mb": round(size / 1e6, 2)}
 
 
@@ -705,14 +705,14 @@ PARTS: dict[str, tuple[Any, str]] = {
 
 
 def _words(trial: Trial, memory: Memory) -> Report:
-    """What ranking by words takes, with what neighbours lend each other and without."""
+    """Time to rank by words, with and without the words of neighbours."""
     spent: dict[str, list[float]] = {"with_context": [], "without_context": []}
     with memory._store.view() as view:
         index = view.index()
         for question in trial.kept:
             terms = view.term_numbers(stems(query_terms(question.text)))
             for way, times in spent.items():
-                index.past = way == "without_context"  # what is past lends nothing
+                index.past = way == "without_context"  # an index of the past ignores neighbours
                 started = time.thread_time()
                 index.lexical(terms, None)
                 times.append(1000 * (time.thread_time() - started))
@@ -847,7 +847,7 @@ COLUMNS = ("p50", "p95", "p99", "min", "max", "mean", "stdev", "cpu_p50", "cpu_p
 WAYS = ("recall", "uncached", "together", "sequential", "baseline")
 
 
-def _told(report: Report) -> Iterator[str]:
+def _markdown(report: Report) -> Iterator[str]:
     """The report as a person reads it, in Markdown."""
     config, ingest = report["config"], report["ingest"]
     yield (
@@ -864,13 +864,13 @@ def _told(report: Report) -> Iterator[str]:
     for way in (way for way in WAYS if way in report):
         figures = [report[way][f"{column}_ms"] for column in COLUMNS]
         yield row(way, (*figures, report[way]["empty_pct"]))
-    yield from _told_lanes(report)
-    yield from _told_shares(report)
+    yield from _markdown_lanes(report)
+    yield from _markdown_shares(report)
     if "baseline" in report:
-        yield from _told_comparison(report["baseline"])
+        yield from _markdown_comparison(report["baseline"])
 
 
-def _told_lanes(report: Report) -> Iterator[str]:
+def _markdown_lanes(report: Report) -> Iterator[str]:
     theirs = report.get("baseline", {}).get("lanes", {})
     yield ""
     yield from heading(
@@ -881,7 +881,7 @@ def _told_lanes(report: Report) -> Iterator[str]:
         yield row(lane, shown + ([theirs[lane]["p50_ms"]] if theirs else []))
 
 
-def _told_shares(report: Report) -> Iterator[str]:
+def _markdown_shares(report: Report) -> Iterator[str]:
     shares = [f"{part} {spent:.2f}" for part, spent in report["shares"].items()]
     context = [
         f"{spent:.2f} {way[:-3].replace('_', ' ')}" for way, spent in report["words"].items()
@@ -890,7 +890,7 @@ def _told_shares(report: Report) -> Iterator[str]:
     yield f"Ranking by words alone: {', '.join(context)}."
 
 
-def _told_comparison(baseline: Report) -> Iterator[str]:
+def _markdown_comparison(baseline: Report) -> Iterator[str]:
     times = [
         f"{key.replace('_ratio_', ' ')} {value:.1f}"
         for key, value in baseline.items()

@@ -50,8 +50,8 @@ Parts = Mapping[str, float]  # of what directions a vector is made, and how much
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
     count: dict[str, Any] = {"type": speed.at_least_one, "metavar": "N"}
-    told = "entries to make up; several numbers for several files"
-    parser.add_argument("--entries", nargs="+", default=[1000, 5000], help=told, **count)
+    about = "entries to make up; several numbers for several files"
+    parser.add_argument("--entries", nargs="+", default=[1000, 5000], help=about, **count)
     parser.add_argument("--queries", default=100, help="times that each tool is called", **count)
     parser.add_argument("--top-k", default=3, help="entries per answer", **count)
     models = [name for name in speed.MODELS if name != "none"]
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> speed.Report:
         with TemporaryDirectory(prefix="mnelo-benchmark-") as folder:
             sizes[str(size)] = _measured(Trial(args, size, Path(folder)))
     report = {"config": _conditions(args), "sizes": sizes}
-    print("\n".join(_told(report)))
+    print("\n".join(_markdown(report)))
     return report
 
 
@@ -124,10 +124,10 @@ class Entries:
 
     def entry(self, at: int, *, with_context: bool = True) -> dict[str, Any]:
         """One entry, as memory_write takes it; one in WITH_CONTEXT has a context, if wanted."""
-        told = {"summary": self.summary(at), "tags": self._tags(at), "category": "knowledge"}
+        entry = {"summary": self.summary(at), "tags": self._tags(at), "category": "knowledge"}
         if with_context and at % WITH_CONTEXT == 0:
-            told["context_text"] = self.context(at)
-        return told
+            entry["context_text"] = self.context(at)
+        return entry
 
     def summary(self, at: int) -> str:
         of = self._of[at]
@@ -386,11 +386,11 @@ def _written(trial: Trial, timeline: Timeline, model: speed.Timed) -> speed.Repo
 
 def _rebuilt(timeline: Timeline) -> speed.Report:
     """One look for the groups, in full; the vectors are there already."""
-    (told, wall, cpu) = _once(timeline.rebuild_groups)
+    (done, wall, cpu) = _once(timeline.rebuild_groups)
     listed = timeline.list_groups()["groups"]
     kept = ("status", "k", "threshold", "grouped", "group_count", "notice")
     return {
-        **{name: told[name] for name in kept if name in told},
+        **{name: done[name] for name in kept if name in done},
         "largest": max((each["members"] for each in listed), default=0),
         "wall_s": wall,
         "cpu_s": cpu,
@@ -400,9 +400,9 @@ def _rebuilt(timeline: Timeline) -> speed.Report:
 def _once(work: Callable[[], Any]) -> tuple[Any, float, float]:
     """What comes of some work, and its seconds of the wall and of the processor."""
     worked, started = time.process_time(), time.perf_counter()
-    told = work()
+    done = work()
     wall, cpu = time.perf_counter() - started, time.process_time() - worked
-    return told, round(wall, 3), round(cpu, 3)
+    return done, round(wall, 3), round(cpu, 3)
 
 
 def _degrees(memory: Memory, timeline: Timeline) -> speed.Report:
@@ -420,8 +420,8 @@ def _degrees(memory: Memory, timeline: Timeline) -> speed.Report:
 
 
 def _doubles(timeline: Timeline) -> speed.Report:
-    told, wall, cpu = _once(timeline.mark_duplicates)
-    return {"marked": told, "wall_s": wall, "cpu_s": cpu}
+    done, wall, cpu = _once(timeline.mark_duplicates)
+    return {"marked": done, "wall_s": wall, "cpu_s": cpu}
 
 
 WRITTEN = ("write_with_context", "write", "query_after_write")
@@ -432,8 +432,8 @@ WRITTEN = ("write_with_context", "write", "query_after_write")
 
 def _opened_anew(trial: Trial) -> speed.Report:
     """What a fresh program holds in memory: with the file open, after questions, after groups."""
-    told = {"args": vars(trial.args), "size": trial.size, "folder": str(trial.folder)}
-    return speed.in_fresh_program("benchmark_timeline", trial.folder, told)
+    plan = {"args": vars(trial.args), "size": trial.size, "folder": str(trial.folder)}
+    return speed.in_fresh_program("benchmark_timeline", trial.folder, plan)
 
 
 def open_anew() -> None:
@@ -443,19 +443,19 @@ def open_anew() -> None:
     model = trial.model()
     if trial.args.embedder not in speed.MODELS:
         trial.entries = Entries(1, trial.args.seed)  # what is made up is not the product's
-    held = {}
+    resident = {}
     with trial.open(model) as memory:
         timeline = memory.timeline()
-        held["opened_mb"] = _resident_mb()
+        resident["opened_mb"] = _resident_mb()
         started = time.perf_counter()
         for number, question in enumerate(trial.questions):
             trial.query(timeline, question)
             if not number:
-                held["first_query_ms"] = round(1000 * (time.perf_counter() - started), 3)
-        held["asked_mb"] = _resident_mb()
+                resident["first_query_ms"] = round(1000 * (time.perf_counter() - started), 3)
+        resident["asked_mb"] = _resident_mb()
         timeline.rebuild_groups()
-        held["grouped_mb"] = _resident_mb()
-    print(json.dumps(held))
+        resident["grouped_mb"] = _resident_mb()
+    print(json.dumps(resident))
 
 
 def _resident_mb() -> float:
@@ -474,7 +474,7 @@ ROWS = {
 }
 
 
-def _told(report: speed.Report) -> Iterator[str]:
+def _markdown(report: speed.Report) -> Iterator[str]:
     """The report as a person reads it, in Markdown."""
     config = report["config"]
     sizes = ", ".join(map(str, config["entries"]))
@@ -483,14 +483,14 @@ def _told(report: speed.Report) -> Iterator[str]:
         f"embedder {config['embedder']}.\n"
     )
     yield from speed.heading("ms", ("entries", *COLUMNS, ""))
-    for name, told in ROWS.items():
+    for name, about in ROWS.items():
         for size, found in report["sizes"].items():
-            yield speed.row(name, (size, *(found[name][f"{each}_ms"] for each in COLUMNS), told))
+            yield speed.row(name, (size, *(found[name][f"{each}_ms"] for each in COLUMNS), about))
     for size, found in report["sizes"].items():
-        yield from _told_groups(size, found)
+        yield from _markdown_groups(size, found)
 
 
-def _told_groups(size: str, found: speed.Report) -> Iterator[str]:
+def _markdown_groups(size: str, found: speed.Report) -> Iterator[str]:
     planted, rebuild, degrees = found["planted"], found["rebuild"], found["degrees"]
     double, process = found["duplicates"], found["process"]
     yield (

@@ -211,8 +211,8 @@ def _lines(answer: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{indent}{key}:"
             yield from _lines(value, f"{indent}  ")
         else:
-            told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield f"{indent}{key}: {told}"
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"{indent}{key}: {shown}"
 
 
 # --- The commands ----------------------------------------------------------------------

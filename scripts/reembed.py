@@ -24,11 +24,11 @@ INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="reembed.py", description=__doc__)
-    told = "the model to change to, instead of the configured one"
-    parser.add_argument("--model", metavar="NAME", help=told)
+    about = "the model to change to, instead of the configured one"
+    parser.add_argument("--model", metavar="NAME", help=about)
     _root.add_options(parser, "--db")
-    told = "say what would be done and what it takes, change nothing"
-    parser.add_argument("--dry-run", action="store_true", help=told)
+    about = "say what would be done and what it takes, change nothing"
+    parser.add_argument("--dry-run", action="store_true", help=about)
     parser.add_argument("--json", action="store_true", help="say it as one JSON object")
     try:
         return _root.run(_run, parser, argv)

@@ -17,8 +17,8 @@ from upkeep import backup
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="restore_db.py", description=__doc__)
-    told = "a backup (.db or .db.gz): a path, a name in the backup folder, or latest"
-    parser.add_argument("file", metavar="FILE", help=told)
+    about = "a backup (.db or .db.gz): a path, a name in the backup folder, or latest"
+    parser.add_argument("file", metavar="FILE", help=about)
     _root.add_options(parser, "--db")
     parser.add_argument("--check", action="store_true", help="only read the backup, change nothing")
     return _root.run(_run, parser, argv)

@@ -274,7 +274,7 @@ class Bridge:
                 if request.get("method") == "notifications/cancelled":
                     self._cancel(request)
                 elif request.get("method") == "initialize":
-                    # Answered before anything else is read: the others are told its version.
+                    # Answered before anything else is read: the others need its version.
                     self._answer(Call(line, request))
                 # Of what needs no reply only a cancellation means anything to /mcp, which
                 # keeps no sessions; what is no JSON at all is for the server to refuse.
@@ -350,8 +350,8 @@ class Bridge:
             return answer.status == 202
         if "jsonrpc" not in reply:
             known = {401: "bridge.token", 413: "bridge.large"}
-            told = known.get(answer.status, "bridge.status")
-            raise Unavailable(told, url=self._finder.url, status=answer.status)
+            sentence = known.get(answer.status, "bridge.status")
+            raise Unavailable(sentence, url=self._finder.url, status=answer.status)
         # A refusal that came before the server read the request does not know its id.
         self._write(json.dumps({**reply, "id": call.id}).encode(), call)
         return True
@@ -368,11 +368,11 @@ class Bridge:
 
     def _relay_message(self, data: bytes, call: Call) -> bool:
         """Whether it is the reply; if not, it is about how the request gets on."""
-        told = _object(data)
-        if call.method == "initialize" and isinstance(result := told.get("result"), dict):
+        event = _object(data)
+        if call.method == "initialize" and isinstance(result := event.get("result"), dict):
             self._version = str(result.get("protocolVersion", ""))
         self._write(data, call)
-        return "method" not in told
+        return "method" not in event
 
     def _refuse(self, call: Call, sentence: str) -> None:
         error = {"code": UNAVAILABLE, "message": sentence}

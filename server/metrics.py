@@ -101,13 +101,13 @@ def _gauge(name: str, documentation: str, value: float) -> Metric:
 
 
 def resident_bytes() -> int | None:
-    """The memory that this process holds at the moment; None where that cannot be told."""
+    """The memory that this process holds at the moment; None where it is unknown."""
     if sys.platform == "linux":
         pages = Path("/proc/self/statm").read_text("ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
     if sys.platform == "darwin":
         # The standard library only knows the highest value ever; ps counts in kibibytes.
         command = ["/bin/ps", "-o", "rss=", "-p", str(os.getpid())]
-        told = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
-        return int(told.stdout) * 1024 if told.stdout.strip() else None
+        done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+        return int(done.stdout) * 1024 if done.stdout.strip() else None
     return None

@@ -41,8 +41,8 @@ class Extras:
         self._workers = workers
 
     async def list_resources(self, ctx: Context, params: Page) -> types.ListResourcesResult:
-        told = message("resource.stats")
-        stats = types.Resource(uri=STATS, name="stats", description=told, mime_type=JSON)
+        about = message("resource.stats")
+        stats = types.Resource(uri=STATS, name="stats", description=about, mime_type=JSON)
         return types.ListResourcesResult(resources=[stats])
 
     async def list_templates(self, ctx: Context, params: Page) -> types.ListResourceTemplatesResult:
@@ -68,8 +68,8 @@ class Extras:
             raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from None
         except Exception:
             log.exception("%s failed", uri)
-            told = message("server.failed", tool=uri)
-            raise MCPError(types.INTERNAL_ERROR, told, {"uri": uri}) from None
+            about = message("server.failed", tool=uri)
+            raise MCPError(types.INTERNAL_ERROR, about, {"uri": uri}) from None
         text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)]

@@ -169,9 +169,9 @@ class Toolset:
     shown: Sequence[Shown]
     arguments: Contract
     of: object  # what has a method for each tool, by its name
-    says: str  # what clients' models are told of them
+    says: str  # instructions for the clients' models
     failure: Callable[[BaseException, str], str] = lambda error, sentence: sentence
-    """How a failure is told: from the error and its sentence."""
+    """What a failed call answers, from the error and its sentence."""
 
 
 def core(memory: Memory, config: Config) -> Toolset:
@@ -219,7 +219,7 @@ class _Offered:
 
 
 Answered = Callable[[str, Mapping[str, Any], Mapping[str, Any], float], None]
-"""Told of each call that was answered: tool, arguments, result and seconds."""
+"""Called after each answered call with tool, arguments, result and seconds."""
 
 
 def build_server(

@@ -1,1 +1,1 @@
-"""What can be told from a text alone: terms, names, dates, secrets, differences."""
+"""What a text alone shows: terms, names, dates, secrets, differences."""

@@ -190,7 +190,7 @@ _UNITS: dict[str, Unit] = _by_word(
         "year": ("year", "年"),
     }
 )
-# Half of a unit, told in a smaller one.
+# Half of a unit, in a smaller unit.
 _HALVES: dict[Unit, tuple[int, Unit]] = {
     "day": (0, "day"),
     "week": (3, "day"),

@@ -522,7 +522,7 @@ def _negated(text: str) -> Iterator[str]:
 
 
 def _subject(after: str) -> str:
-    """The first word that is denied, by which two negations are told apart."""
+    """The first denied word, which tells two negations apart."""
     if words.is_unspaced(after[:2]):
         return after[:2]
     return next(iter(_content(after)), "")

@@ -1,4 +1,4 @@
-"""Secrets in what is to be stored: found by their shape, then told of, taken out or refused.
+"""Secrets in texts to be stored: found by their shape, then reported, redacted or refused.
 
 `scan` looks at one text and `redact` takes out what it found; `Guard` does both to all the
 arguments of a tool. A text without anything like a secret costs a few cheap searches. Every
@@ -514,7 +514,7 @@ class Guard:
         return clean(text) if self._mode in ("redact", "refuse") else text
 
     def told(self, kinds: Sequence[str]) -> Guarded:
-        """What the answer says of the secrets; nothing where there are none."""
+        """The part of an answer that names the secrets; empty where there are none."""
         if not kinds:
             return {}
         redacted = self._mode == "redact"

@@ -21,7 +21,7 @@ from index.calibration import Scripts, Zeros, similarity
 Member = TypeVar("Member", int, str)
 
 MAX_BUNDLES = 100_000
-"""Bundles of cliques held at once: of 5,000 nodes 100 MB, a bundle being two sets of them."""
+"""Bundles in memory at a time: 100 MB for 5,000 nodes, since a bundle is two sets of nodes."""
 SAME_GROUP = 0.5
 """A group keeps its id when at least this part of all its members, old and new, stayed."""
 _ROWS = 64  # vectors that are compared with all others at once; a multiple of 8
@@ -44,9 +44,9 @@ class _Progress:
     cliques: int = 0
     done: int = 0
 
-    def check(self, held: int = 0) -> None:
+    def check(self, bundles: int = 0) -> None:
         late = self.deadline is not None and time.monotonic() >= self.deadline
-        if late or held > MAX_BUNDLES:
+        if late or bundles > MAX_BUNDLES:
             raise TooDense(self.cliques, self.done, self.nodes)
 
 

@@ -19,8 +19,8 @@ from timeline.settings import Settings
 from upkeep.background import Upkeep
 
 CLIENT = "timeline"
-QUIET_SECONDS = 2.0  # how long nothing was written before groups are looked for
-LATEST_SECONDS = 30.0  # how long that is put off at most, while somebody writes all the time
+QUIET_SECONDS = 2.0  # without writes before groups are searched
+LATEST_SECONDS = 30.0  # the longest delay, while somebody writes all the time
 BATCH_ENTRIES = 8  # entries, whose texts keep the model for a moment
 MAX_FACTS = 10_000  # texts of which it is kept what they state, while doubles are looked for
 
@@ -52,7 +52,7 @@ class TimelineKeeper(Upkeep):
         self._do("look", lambda: self._look(now))
 
     def _look(self, now: float) -> bool:
-        """Do what is due; False, since each step is told of by itself."""
+        """Do what is due; False, since each step is reported by itself."""
         settings = self._read_settings()
         entries = self._entries(settings)
         if self._grouped.differs(entries):

@@ -1,7 +1,7 @@
 """The timeline's settings as they are in force: a variable, config.toml, the table, the default.
 
 The table `config` of the database may be changed while a server runs, so it is read whenever the
-settings are needed. What is wrong in it is told and has no effect.
+settings are needed. A wrong value in it is reported and has no effect.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from core.errors import ConfigError
 from mnelo_locale import message
 
 TABLE = "table config"
-MAX_KEYS_SHOWN = 200  # characters of unknown keys that are told
+MAX_KEYS_SHOWN = 200  # characters of unknown keys that are shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,8 +306,8 @@ def _sections(lines: Sequence[str], first: int) -> Iterator[tuple[int, str]]:
             starts.append(at)
     for end in [*starts, len(lines)]:
         section = lines[begin:end]
-        told = section[1:] if begin in starts else section
-        if any(line.strip() for line in told):
+        below = section[1:] if begin in starts else section
+        if any(line.strip() for line in below):
             yield first + begin, "\n".join(section).strip()
         begin = end
 

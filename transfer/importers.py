@@ -1,4 +1,4 @@
-"""What other programs have stored, turned into memories."""
+"""Import of what other programs have stored."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""An export taken into another file: first judged whole, then put in, some at a time."""
+"""Import of an export: the whole file is checked first, then imported in batches."""
 
 import codecs
 import json
@@ -115,7 +115,7 @@ def import_file(
     """Import an export into the configured file; what is there already stays as it is.
 
     With `strict` nothing is imported if anything is wrong with the export; with `dry_run` nothing
-    in any case. `progress` is given how many more records are done, and of how many in all.
+    in any case.
     """
     with _source(file) as source:
         judged = _judge(source, Watch(Guard(config.guard_mode)))
@@ -150,7 +150,7 @@ def _imported(work: "_Work", fits: bool, *, wrote: bool) -> Imported:
 
 @contextmanager
 def looked_at(database: Path) -> Iterator[SqliteStore | None]:
-    """The file as it is, without a trace; None where there is none yet."""
+    """The database, opened to read only; None where there is none yet."""
     if not database.exists() or not database.stat().st_size:
         yield None
         return
@@ -259,16 +259,16 @@ def _references(kind: str, record: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _refuse_loops(following: Mapping[str, str]) -> None:
-    """Whoever follows versions to the last one has to arrive."""
+    """Refuse versions that follow each other in a circle."""
     arrives: set[str] = set()
     for start in following:
-        way, each = dict[str, None](), start
+        path, each = dict[str, None](), start
         while each in following and each not in arrives:
-            if each in way:
+            if each in path:
                 raise InvalidInput("transfer.loop", id=each)
-            way[each] = None
+            path[each] = None
             each = following[each]
-        arrives.update(way)
+        arrives.update(path)
 
 
 def _count(judged: Judged) -> None:
@@ -321,7 +321,7 @@ def _fits(model: Model | None, store: SqliteStore | None) -> bool:
 def _some(
     records: Iterator[tuple[int, dict[str, Any], int]], limit: int
 ) -> Iterator[tuple[int, dict[str, Any], int]]:
-    """The next records that make one transaction."""
+    """The next records for one transaction."""
     length = 0
     for each in islice(records, limit):
         yield each
@@ -332,7 +332,7 @@ def _some(
 
 @dataclass(slots=True)
 class _Work:
-    """The second reading: good records, some at a time, and what became of them."""
+    """The second pass: imports the good records in batches, and counts the outcomes."""
 
     source: IO[bytes]
     judged: Judged
@@ -387,7 +387,7 @@ class _Work:
             yield abs(line), table, len(content)
 
     def _complete(self, kind: str, record: dict[str, Any]) -> bool:
-        """Leave out of a record what it says of others that are nowhere; whether it still holds."""
+        """Drop a record's references to absent ones; False where it means nothing without them."""
         absent = self.judged.absent
         if kind == "chunk" and absent:
             mentions = record["mentions"].items()

@@ -35,7 +35,7 @@ KINDS = ("entity", "chunk", "relation", "audit")
 """In the order in which they are written and taken in: each refers to those before."""
 
 Progress = Callable[[int, int], object]
-"""Is told how many more records are done, and of how many in all."""
+"""Called with how many more records are done, and how many there are in all."""
 
 
 # --- What a record may be --------------------------------------------------------------

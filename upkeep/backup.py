@@ -120,7 +120,7 @@ def make(
     Raises BackupError or StoreError, also when `stop` says so; the older backups stay then.
     """
     database, folder = Path(os.path.abspath(database)), Path(os.path.abspath(folder))
-    if not os.path.exists(database):  # also where that cannot be told
+    if not os.path.exists(database):  # also false where access is denied
         raise BackupError("backup.missing", path=database)
     with _errors_as("backup.failed", folder=folder), _folder_to_itself(folder):
         _sweep(folder, database.stem)

@@ -1,7 +1,7 @@
 """Upkeep, in one background thread: the file stays small, quick, and whole in one piece.
 
 The server starts it; of several processes on one file only one does it at a time. Each step is
-short or can be stopped, and tells in `memory_stats` when it was last done, or why it failed.
+short or can be stopped; `memory_stats` shows when it was last done, or why it failed.
 """
 
 import time
@@ -56,7 +56,7 @@ class Keeper(Upkeep):
             self._back_up_if_due(now)
 
     def _purge_if_due(self, now: float) -> None:
-        """Purge what was closed long ago, once a day; what a stop left goes the next time."""
+        """Purge once a day what was closed long ago; an interrupted purge goes on the next time."""
         if self._config.keeper_purge_days and now >= self._next_purge and not self._stop.is_set():
             self._do("purge", self._purge)
             self._next_purge = now + (AGAIN_SECONDS if "purge" in self._failed else PURGE_SECONDS)
@@ -67,7 +67,7 @@ class Keeper(Upkeep):
         self._store.purge(before, lambda: self._stop.wait(BREATH_SECONDS))
 
     def _back_up_if_due(self, now: float) -> None:
-        """Make a backup where the newest one, whoever made it, is too old."""
+        """Make a backup where the newest one is too old."""
         folder, hours = self._config.backup_folder, self._config.backup_every_hours
         path = self._store.path
         if hours and now >= self._next_backup and backup.is_due(folder, path.stem, hours):
