@@ -25,6 +25,7 @@ Schema = dict[str, Any]
 STRATEGIES = ("rrf", "vector_only", "graph_only", "meta_only", "entity_only", "cue_only")
 MAX_BATCH = 10_000
 TARGETS = ("chunk", "entity", "relation")
+CONTROLS = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # categories of control characters
 
 
 class Kind(Protocol):
@@ -85,10 +86,6 @@ class Text:
         return text
 
 
-def _is_control(char: str) -> bool:
-    return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-
-
 @dataclass(frozen=True, slots=True)
 class Name:
     """A short label without control characters, trimmed."""
@@ -101,7 +98,7 @@ class Name:
     def read(self, name: str, value: Any) -> str:
         if not isinstance(value, str):
             raise _wrong(name, value, "wanted.text")
-        if not value.isprintable() and any(map(_is_control, value)):
+        if not value.isprintable() and not CONTROLS.isdisjoint(map(unicodedata.category, value)):
             raise InvalidInput("input.control", name=name)
         text = value.strip()
         if not text:

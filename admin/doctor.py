@@ -171,7 +171,7 @@ class Diagnosis:
                 continue
             if fault in VECTOR_FAULTS:
                 what = message(f"repair.{fault}", count=count)
-                yield self._finding("vectors", what, fixable=True)
+                yield self._found("vectors", what=what, fixable=True)
             elif fault.startswith(INDEX_FAULTS):
                 yield self._found("indexes", fault=fault, count=count, fixable=True)
             elif fault in ROW_FAULTS:
@@ -203,7 +203,7 @@ class Diagnosis:
         general = wanted in ("auto", "offline")
         if recorded and not general and not f"/{recorded}".endswith(f"/{wanted}"):
             what = message("model.differs", configured=wanted, recorded=recorded)
-            yield self._finding("model", what, fix=message("doctor.fix_differs", model=recorded))
+            yield self._found("model", what=what, fix=message("doctor.fix_differs", model=recorded))
         elif not any(map(self._has_files, _possible(wanted, recorded))):
             yield self._found("no_files", model=recorded or wanted, fixable=True)
 
@@ -212,12 +212,12 @@ class Diagnosis:
             model = health.ask_stats(self.config, self.server)["embedder"]
         except MneloError as error:
             fix = message("doctor.fix_stats")
-            yield self._finding("stats", str(error), where=self.server.url, fix=fix)
+            yield self._found("stats", what=str(error), where=self.server.url, fix=fix)
             return
         if model["state"] == "off":
             what = message("notice.vectors_off", reason=model["reason"])
             fix = message("doctor.fix_off")
-            yield self._finding("model", what, where=self.server.url, fix=fix)
+            yield self._found("model", what=what, where=self.server.url, fix=fix)
 
     def _has_files(self, name: str) -> bool:
         """Whether a model's files may be there; only loading it tells for sure."""
@@ -324,24 +324,14 @@ class Diagnosis:
         name: str,
         severity: Literal["error", "warning"] = "warning",
         *,
-        where: str = "",
-        fixable: bool = False,
-        **values: object,
-    ) -> Finding:
-        """A finding with a sentence of its own."""
-        what = message(f"doctor.{name}", **values)
-        return self._finding(name, what, severity, where=where, fixable=fixable)
-
-    def _finding(
-        self,
-        name: str,
-        what: str,
-        severity: Literal["error", "warning"] = "warning",
-        *,
+        what: str = "",
         where: str = "",
         fix: str = "",
         fixable: bool = False,
+        **values: object,
     ) -> Finding:
+        """A finding; by default its sentences are those of its name, and its place the file."""
+        what = what or message(f"doctor.{name}", **values)
         fix = fix or message("doctor.fix" if fixable else f"doctor.fix_{name}")
         return Finding(name, what, severity, where or str(self.path), fix, fixable)
 
@@ -415,10 +405,6 @@ def _close_to_others(path: Path) -> None:
         path.chmod(path.stat().st_mode & 0o7700)
 
 
-def _migrate(config: Config) -> None:
-    SqliteStore(config.database_path).close()
-
-
 def _load(config: Config) -> None:
     with Memory(config=config) as memory:
         if not memory.wait_for_model(None):
@@ -455,7 +441,7 @@ ON_PLACE: dict[str, Callable[[Path], None]] = {"mode": _close_to_others, "left":
 """What mends a finding at its own place."""
 
 IN_FILE: dict[str, Callable[[Config], None]] = {
-    "older": _migrate,
+    "older": lambda config: SqliteStore(config.database_path).close(),
     "indexes": _in_store(Inspector.reindex),
     "rows": _in_store(Inspector.remove_orphans),
     "vectors": _in_store(lambda store: store.repair_vectors(dry_run=False)),

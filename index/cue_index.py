@@ -20,7 +20,6 @@ Mask = NDArray[np.bool_]
 
 # --- Memories by their cues ------------------------------------------------------------
 
-
 COMMON = 0.5  # share of all memories; a cue that more have is of no use
 FEW = 5  # in so few memories no cue is common
 DISCOURSE = (0.4, 0.2)  # parts of a hit's score that its first and second neighbours get

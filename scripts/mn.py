@@ -160,21 +160,18 @@ def _asking(given: argparse.Namespace) -> Iterator[Ask]:
         with MneloClient(f"{server.url}/mcp", load_token(config, None, os.environ)) as client:
             yield lambda tool, arguments: client.call(f"memory_{tool}", arguments)
         return
-    from memory import CLIENT, Memory
-
-    CLIENT.set("mn")
-    with Memory(config=config) as memory:
+    with _opened(given, warm_up_embedder=None) as memory:
         memory.wait_for_model(MODEL_SECONDS)
         yield lambda tool, arguments: getattr(memory, tool)(**arguments)
 
 
 @contextmanager
-def _opened(given: argparse.Namespace) -> Iterator[Any]:
+def _opened(given: argparse.Namespace, warm_up_embedder: bool | None = False) -> Iterator[Any]:
     """The file itself, which may be open in a server at the same time."""
     from memory import CLIENT, Memory
 
     CLIENT.set("mn")
-    config = Config.load(database_path=given.db, warm_up_embedder=False)
+    config = Config.load(database_path=given.db, warm_up_embedder=warm_up_embedder)
     with Memory(config=config) as memory:
         yield memory
 

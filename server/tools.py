@@ -217,7 +217,6 @@ class _Offered:
 
 # --- The server ------------------------------------------------------------------------
 
-
 Answered = Callable[[str, Mapping[str, Any], Mapping[str, Any], float], None]
 """Called after each answered call with tool, arguments, result and seconds."""
 

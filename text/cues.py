@@ -22,7 +22,6 @@ REVISION = 1  # of what the light extractor reads; a new one has all texts read 
 
 # --- Cues of a text --------------------------------------------------------------------
 
-
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+")
 _CAPITAL = "[A-Z\u00c0-\u00de\u0391-\u03a9\u0410-\u042f][\\w'’-]*"
 _NAME = re.compile(f"{_CAPITAL}(?: {_CAPITAL})+")

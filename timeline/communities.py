@@ -179,7 +179,8 @@ def _renumbered(neighbours: Sequence[int], part: Sequence[int]) -> list[int]:
     for node in part:
         row = np.zeros(len(part) + 1, dtype=np.uint8)  # the last is for nodes elsewhere
         row[numbers[_members(neighbours[node])]] = 1
-        local.append(_bits(row[:-1]))
+        packed = np.packbits(row[:-1], bitorder="little")
+        local.append(int.from_bytes(packed.tobytes(), "little"))
     return local
 
 
@@ -301,10 +302,6 @@ def _members(bits: int) -> NDArray[np.int64]:
     """The nodes of a set, in order."""
     octets = np.frombuffer(bits.to_bytes(-(-bits.bit_length() // 8), "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
-
-
-def _bits(flags: NDArray[np.uint8]) -> int:
-    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
 # --- The same groups again -------------------------------------------------------------

@@ -234,7 +234,6 @@ def mcp_memory_service(path: Path) -> Iterator[Found | Bad]:
 
 # --- Markdown --------------------------------------------------------------------------
 
-
 HEADING = re.compile(r"#{1,6}\s+\S")
 FENCE = re.compile(r"\s{0,3}(```|~~~)")
 WIKI_LINK = re.compile(r"\[\[([^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
@@ -545,7 +544,6 @@ def _version(record: Mapping[str, Any]) -> float:
 
 
 # --- Holdings --------------------------------------------------------------------------
-
 
 POSITION = ("quantity", "cost_price", "current_price", "market_value_yuan", "pnl_yuan", "pnl_pct")
 

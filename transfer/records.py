@@ -40,7 +40,6 @@ Progress = Callable[[int, int], object]
 
 # --- What a record may be --------------------------------------------------------------
 
-
 MAX_BYTES = 1 << 24  # bytes, the most that a setting may allow
 FREE_JSON = Properties(MAX_BYTES)
 WHEN = Moment(timezone.utc)
@@ -92,7 +91,6 @@ class _Mentions:
 
 
 # --- What is as an export writes it ----------------------------------------------------
-
 
 Test = Callable[[Any], bool]
 SMALL = 1000  # characters of a text or entries of a table that are looked at here

@@ -406,7 +406,8 @@ def _refuse_served(config: Config, database: Path) -> None:
     """
     server = find_server(config)
     if server.state == "ours":
-        raise StoreBusy("restore.served", path=database, url=server.url, pid=server.said["pid"])
+        pid = server.said.get("pid")
+        raise StoreBusy("restore.served", path=database, url=server.url, pid=pid)
 
 
 # --- Files -----------------------------------------------------------------------------
