@@ -293,7 +293,8 @@ class Diagnosis:
             yield Finding("port", what, "error", server.url, fix, fixable=False)
 
     def _of_disk(self) -> Iterator[Finding]:
-        yield from self._of_left_files()
+        for path in _left_files(self.config):
+            yield self._found("left", where=str(path), fixable=True)
         if not self.usable:
             return
         sizes, free = self.file.sizes(), shutil.disk_usage(self.path.parent).free
@@ -312,10 +313,6 @@ class Diagnosis:
                 return False
         except (Timeout, OSError):
             return True
-
-    def _of_left_files(self) -> Iterator[Finding]:
-        for path in _left_files(self.config):
-            yield self._found("left", where=str(path), fixable=True)
 
     # -- saying it --
 

@@ -339,6 +339,7 @@ class Fields:
         return self._averages
 
     def shifts(self) -> list[Shift]:
+        """The pairs of neighbours, by how far they stand apart."""
         if self._shifts is None:
             self._shifts = [self._shift(*each) for each in NEIGHBOURS]
         return self._shifts

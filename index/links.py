@@ -86,7 +86,7 @@ class Links:
         place = self._relations.put(row, self.node)
         self._changes += 1
         if place is not None:
-            for node in dict.fromkeys(self._relations.both(place)):
+            for node in {self.node(row.source), self.node(row.target)}:
                 self._steps.add(node, place)
 
     def drop_relation(self, relation_id: int) -> None:
@@ -305,9 +305,6 @@ class _Relations:
         loops = self._source == self._target
         nodes = np.concatenate((self._source, self._target[~loops]))
         return nodes, np.concatenate((places, places[~loops]))
-
-    def both(self, place: int) -> tuple[int, int]:
-        return int(self._source[place]), int(self._target[place])
 
     def across(self, places: Numbers, nodes: Numbers) -> Numbers:
         """The other end of each relation."""

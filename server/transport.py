@@ -79,7 +79,8 @@ class Hosts:
     def refuse(self, headers: Headers) -> Response | None:
         """The refusal of a request for another host, or from another's web page."""
         hosts = [_hostname(value) for value in headers.getlist("host")]
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+        known = hosts and (hosts[0] in self.names or (self.remote and _is_address(hosts[0])))
+        if len(hosts) != 1 or not known:
             return _error(421, "this server does not go by that Host")
         for origin in headers.getlist("origin"):
             scheme, _, rest = origin.partition("://")
@@ -87,9 +88,6 @@ class Hosts:
             if scheme not in ("http", "https") or page not in (*self.names, hosts[0]):
                 return _error(403, "web pages of that Origin may not ask")
         return None
-
-    def _is_ours(self, host: str) -> bool:
-        return host in self.names or (self.remote and _is_address(host))
 
 
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@\s]+))(?::\d{1,5})?")

@@ -17,19 +17,15 @@ from itertools import zip_longest
 from text import dates, words
 
 
-def differs(one: str, other: str) -> str | None:
-    """In what two texts state different facts: number, date, weekday, code, negation; or None.
-
-    >>> differs("The port is 5432.", "The port is 5433."), differs("周五开会", "Meeting on Fri")
-    ('number', None)
-    >>> differs("She does eat meat", "She doesn't eat meat"), differs("买入茅台", "卖出茅台")
-    ('negation', 'negation')
-    """
-    return difference(read(one), read(other))
-
-
 def difference(first: "Facts", second: "Facts") -> str | None:
-    """The same, of texts that were read: of many texts each is read once."""
+    """In what two texts differ: number, date, weekday, code or negation; None where in nothing.
+
+    >>> difference(read("The port is 5432."), read("The port is 5433."))
+    'number'
+    >>> difference(read("周五开会"), read("Meeting on Fri"))
+    >>> difference(read("买入茅台"), read("卖出茅台"))
+    'negation'
+    """
     first, second = _settled(first, second)
     if _codes_differ(first, second) or _capitals_differ(first, second):
         return "code"

@@ -55,7 +55,7 @@ class TimelineKeeper(Upkeep):
         """Do what is due; False, since each step is reported by itself."""
         settings = self._read_settings()
         entries = self._entries(settings)
-        if self._grouped.differs(entries):
+        if entries != self._grouped.entries:
             self._do("vectors", self._merge_all)
         if now >= self._swept_at + settings.daemon_interval:
             self._swept_at = now
@@ -113,12 +113,9 @@ class _Grouped:
         self._seen: object = None
         self._seen_at = self._first_at = 0.0
 
-    def differs(self, entries: object) -> bool:
-        return entries != self.entries
-
     def is_due(self, now: float, entries: object) -> bool:
         """At once the first time; then when nobody writes, or has done so for long."""
-        if not self.differs(entries):
+        if entries == self.entries:
             self._seen = entries
             return False
         if self._seen == self.entries:

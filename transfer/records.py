@@ -378,7 +378,11 @@ class Watch:
         self._clean: set[str] = set()
 
     def check(self, arguments: Mapping[str, Any], place: str) -> Checked:
-        asked = {name: each for name, each in arguments.items() if not self._knows(name, each)}
+        asked = {
+            name: value
+            for name, value in arguments.items()
+            if name not in REPEATED or value not in self._clean
+        }
         if not asked:
             return Checked(dict(arguments), [])
         checked = self._guard.check(asked, place)
@@ -386,9 +390,6 @@ class Watch:
             self._clean = self._clean if len(self._clean) < MAX_CLEAN else set()
             self._clean.update(asked[name] for name in REPEATED if name in asked)
         return Checked({**arguments, **checked.arguments}, checked.kinds)
-
-    def _knows(self, name: str, value: Any) -> bool:
-        return name in REPEATED and value in self._clean
 
 
 def guarded(guard: Watch, kind: str, record: dict[str, Any]) -> Checked:
