@@ -49,10 +49,10 @@ def _shown(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, default=repr)
     except (ValueError, TypeError, RecursionError):
         text = type(value).__name__
-    return _printable(text if len(text) <= 60 else text[:57] + "...")
+    return printable(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
@@ -302,7 +302,7 @@ class Fields:
             return
         if unknown := sorted({str(key) for key in table} - set(self.fields)):
             allowed = ", ".join(self.fields) or "-"
-            named = _printable(", ".join(unknown)[:200])
+            named = printable(", ".join(unknown)[:200])
             raise InvalidInput("input.unknown", name=name, unknown=named, allowed=allowed)
 
 

@@ -26,7 +26,6 @@ from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -433,12 +432,7 @@ class MneloClient:
     def __enter__(self) -> "MneloClient":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

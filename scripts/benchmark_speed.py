@@ -31,7 +31,7 @@ from tqdm import tqdm
 import _root  # noqa: F401 - makes the modules one folder up importable
 import embedder
 import memory as facade
-from benchmark_plain import SQLITE, Baseline
+from benchmark_plain import SQLITE, Baseline, Look
 from config import LANES, VERSION, Config
 from core.results import Hit
 from core.types import Vectors
@@ -758,25 +758,23 @@ def _lanes(trial: Trial, memory: Memory, answers: Sequence[Sequence[Hit]]) -> Re
     """Each lane asked alone, though the graph starts from what all the others find."""
     report = {}
     for lane in LANES:
-        watch = Stopwatch()
-        for question in tqdm(trial.kept, desc=lane, unit=" questions"):
-            watch.time(trial.answer, memory, question, f"{lane}_only")
         found = sum(any(lane in hit["lanes"] for hit in hits) for hits in answers)
-        report[lane] = _of_lane(watch) | {"hits_pct": round(100 * found / len(answers), 1)}
+        times = _of_lane(trial, partial(trial.answer, memory, strategy=f"{lane}_only"))
+        report[lane] = times | {"hits_pct": round(100 * found / len(answers), 1)}
     return report
 
 
 def _baseline_lanes(trial: Trial, baseline: Baseline) -> Report:
-    report = {}
-    for lane, look in baseline.lanes().items():
-        watch = Stopwatch()
-        for question in trial.kept:
-            watch.time(look, question.text, trial.vector(question))
-        report[lane] = _of_lane(watch)
-    return report
+    def asking(look: Look) -> Callable[[Question], Sequence[Any]]:
+        return lambda question: look(question.text, trial.vector(question))
+
+    return {lane: _of_lane(trial, asking(look)) for lane, look in baseline.lanes().items()}
 
 
-def _of_lane(watch: Stopwatch) -> Report:
+def _of_lane(trial: Trial, ask: Callable[[Question], Sequence[Any]]) -> Report:
+    watch = Stopwatch()
+    for question in tqdm(trial.kept, desc="asking a lane", unit=" questions"):
+        watch.time(ask, question)
     summary = watch.summary()
     return {key: summary[key] for key in ("p50_ms", "p95_ms", "cpu_p50_ms")}
 

@@ -4,7 +4,7 @@ import json
 
 from config import Config
 from core.errors import InvalidInput, MneloError, ModelError, NotFound, StoreBusy, StoreError
-from server.tools import COUNT, FLAG, GUARDED, OBJECT, OBJECTS, TEXT, Shown, Toolset, returns
+from server.tools import COUNT, FLAG, GUARDED, OBJECT, OBJECTS, TEXT, Shown, Toolset, reads, returns
 from timeline.arguments import contract
 from timeline.timeline import Timeline
 
@@ -32,58 +32,51 @@ TOOLS = (
         returns(timeline_id=TEXT, status=TEXT, segments=COUNT, embedding=TEXT, **GUARDED),
         title="Write entry",
     ),
-    Shown(
+    reads(
         "query",
         "Entries that fit best by meaning, with scores of 0 (unrelated) to 1 (the same).",
         returns(results=OBJECTS, notice=TEXT),
-        reads_only=True,
         title="Query entries",
     ),
-    Shown(
+    reads(
         "get_context",
         "Segments of what an entry sums up, from `offset` on.",
         returns(timeline_id=TEXT, segments=OBJECTS, total=COUNT, has_more=FLAG),
-        reads_only=True,
     ),
     Shown(
         "write_context",
         "Add text to an entry's context; it is cut into segments where it pauses.",
         returns(timeline_id=TEXT, status=TEXT, added=COUNT, segments=COUNT, **GUARDED),
     ),
-    Shown(
+    reads(
         "get_groups",
         "The groups that an entry belongs to.",
         returns(entry_id=TEXT, groups=OBJECTS),
-        reads_only=True,
     ),
-    Shown(
+    reads(
         "list_groups",
         "All groups of entries that are alike, with their commonest tags.",
         returns(groups=OBJECTS, notice=TEXT),
-        reads_only=True,
     ),
-    Shown(
+    reads(
         "get_group_members",
         "The entries of a group, oldest first.",
         returns(group_id=TEXT, total=COUNT, members=OBJECTS),
-        reads_only=True,
     ),
     Shown(
         "rebuild_groups",
         "Look for the groups now instead of some seconds after the last write.",
         returns(status=TEXT, group_count=COUNT, notice=TEXT),
     ),
-    Shown(
+    reads(
         "init",
         "Make sure that file and model are ready.",
         returns(status=TEXT, vectors=FLAG, entries=COUNT, notice=TEXT),
-        reads_only=True,
     ),
-    Shown(
+    reads(
         "status",
         "How many entries and groups there are, the settings in force, and upkeep.",
         OBJECT,
-        reads_only=True,
     ),
 )
 

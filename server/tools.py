@@ -101,6 +101,8 @@ class Shown:
         )
 
 
+reads = partial(Shown, reads_only=True)
+
 TOOLS = (
     Shown(
         "remember",
@@ -114,11 +116,10 @@ TOOLS = (
             **GUARDED,
         ),
     ),
-    Shown(
+    reads(
         "recall",
         "Search by meaning, words, names and relations at once; best first.",
         returns(hits=OBJECTS, notice=TEXT),
-        reads_only=True,
     ),
     Shown(
         "relate",
@@ -136,7 +137,7 @@ TOOLS = (
         "Replace a memory by a newer version; its history stays.",
         returns(new_chunk_id=TEXT, supersedes=TEXT, status=TEXT, **GUARDED),
     ),
-    Shown(
+    reads(
         "graph_query",
         "What an entity is tied to, along its relations both ways.",
         returns(
@@ -147,15 +148,9 @@ TOOLS = (
             total_nodes=COUNT,
             total_edges=COUNT,
         ),
-        reads_only=True,
         title="Graph",
     ),
-    Shown(
-        "stats",
-        "How much is stored, and which ways to search work.",
-        OBJECT,
-        reads_only=True,
-    ),
+    reads("stats", "How much is stored, and which ways to search work.", OBJECT),
 )
 
 
