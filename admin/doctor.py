@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -122,22 +120,13 @@ def _look(config: Config, broken: ConfigError | None, *, fixing: bool) -> Examin
 # --- Looking ---------------------------------------------------------------------------
 
 
-class Diagnosis:
+class Diagnosis(health.Installation):
     """All checks of one installation."""
 
     def __init__(self, config: Config, broken: ConfigError | None, *, fixing: bool) -> None:
-        self.config, self._broken, self._fixing = config, broken, fixing
-        self.path = config.database_path
-        self.server = find_server(config)
+        super().__init__(config)
+        self._broken, self._fixing = broken, fixing
         self.usable = True
-
-    def close(self) -> None:
-        if "file" in self.__dict__:
-            self.file.close()
-
-    @cached_property
-    def file(self) -> Inspector:
-        return health.open_file(self.path)
 
     def findings(self) -> Iterator[Finding]:
         """All that is wrong; permissions first, since a file that is being read has others."""
@@ -182,7 +171,7 @@ class Diagnosis:
     def _of_pending(self, file: Inspector) -> Iterator[Finding]:
         if self.config.embedder_model == "none" or (since := file.waiting_since()) is None:
             return
-        age = health.age_of(since, datetime.now(timezone.utc)) or 0.0
+        age = health.age_of(since, self.now) or 0.0
         alone = self.server.state != "ours"
         # Whoever mends does not leave to the next start what can be done now.
         if age > health.MAX_WAIT.total_seconds() or (self._fixing and alone):

@@ -96,8 +96,8 @@ class Check:
         return {"name": self.name, "status": self.status, **self.values}
 
 
-class Asked:
-    """What the checks are about: the settings, the server, and the file, opened once."""
+class Installation:
+    """What is checked: the settings, the server, and the file, which is opened once."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -125,7 +125,7 @@ def open_file(path: Path) -> Inspector:
     return Inspector(path, busy_seconds=BUSY_SECONDS)
 
 
-def _server(asked: Asked) -> Check:
+def _server(asked: Installation) -> Check:
     server, said = asked.server, asked.server.said
     about = {name: said.get(name) for name in ("pid", "uptime_s", "version", "database")}
     values = {"state": server.state, "url": server.url, **about}
@@ -163,7 +163,7 @@ def service_file() -> Path:
     return Path(settings, "systemd", "user", "mnelo.service").expanduser()
 
 
-def _wal(asked: Asked) -> Check:
+def _wal(asked: Installation) -> Check:
     size = asked.file.sizes()["wal_bytes"]
     text = message("check.wal_open" if size else "check.wal_whole", size=readable(size))
     large = size > LARGE_LOG
@@ -172,7 +172,7 @@ def _wal(asked: Asked) -> Check:
     return Check("wal", "degraded" if large else "ok", text, hint, values)
 
 
-def _counts(asked: Asked) -> Check:
+def _counts(asked: Installation) -> Check:
     with asked.file.view() as view:
         counts = view.counts()
         vectors, pending = view.vector_count(), view.pending_count()
@@ -189,7 +189,7 @@ def _counts(asked: Asked) -> Check:
     return Check("counts", "degraded" if late else "ok", text, hint, values)
 
 
-def _sizes(asked: Asked) -> Check:
+def _sizes(asked: Installation) -> Check:
     sizes, free = asked.file.sizes(), shutil.disk_usage(asked.path.parent).free
     text = message(
         "check.sizes",
@@ -207,7 +207,7 @@ def is_tight(free: int, size: int) -> bool:
     return free < max(MIN_FREE, 2 * size)
 
 
-def _recall_24h(asked: Asked) -> Check:
+def _recall_24h(asked: Installation) -> Check:
     with asked.file.view() as view:
         recalls = latency(view.latencies(timestamps.stamp(asked.now - timedelta(days=1))))
     share = recalls["empty"] / recalls["count"] if recalls["count"] else 0.0
@@ -218,7 +218,7 @@ def _recall_24h(asked: Asked) -> Check:
     return Check("recall_24h", "degraded" if poor else "ok", text, hint, values)
 
 
-def _kinds(asked: Asked) -> Check:
+def _kinds(asked: Installation) -> Check:
     kinds = asked.file.kinds()
     total = sum(count for _, count in kinds)
     shares = {kind: count / total for kind, count in kinds[:TOP_KINDS]}
@@ -233,7 +233,7 @@ def _kinds(asked: Asked) -> Check:
     return Check("kinds", "notice" if uneven else "ok", text, hint, values)
 
 
-def _model(asked: Asked) -> Check:
+def _model(asked: Installation) -> Check:
     if asked.server.state != "ours":
         return _model_of_file(asked)
     try:
@@ -259,7 +259,7 @@ def _model(asked: Asked) -> Check:
     return Check("model", status, text, " ".join(hints), {**model, "lanes": on})
 
 
-def _model_of_file(asked: Asked) -> Check:
+def _model_of_file(asked: Installation) -> Check:
     with asked.file.view() as view:
         model = view.model()
     values: dict[str, Any] = {"state": "unknown"}
@@ -269,7 +269,7 @@ def _model_of_file(asked: Asked) -> Check:
     return Check("model", "ok", text, "", {**values, "model": model.name, "dim": model.dim})
 
 
-def _backup(asked: Asked) -> Check:
+def _backup(asked: Installation) -> Check:
     folder, hours = asked.config.backup_folder, asked.config.backup_every_hours
     last = backup.latest(folder, asked.path.stem)
     values: dict[str, Any] = {"folder": str(folder), "every_hours": hours}
@@ -287,7 +287,7 @@ def _backup(asked: Asked) -> Check:
     return Check("backup", "degraded" if late else "ok", text, hint, values)
 
 
-def _integrity(asked: Asked) -> Check:
+def _integrity(asked: Installation) -> Check:
     file, began = asked.file, time.monotonic()
     if file.version < SCHEMA_VERSION:
         text = message("check.older", version=file.version, known=SCHEMA_VERSION)
@@ -304,7 +304,7 @@ def _integrity(asked: Asked) -> Check:
     return Check("integrity", "ok", message(said, count=len(faults), seconds=seconds), "", values)
 
 
-CHECKS: Mapping[str, Callable[[Asked], Check]] = {
+CHECKS: Mapping[str, Callable[[Installation], Check]] = {
     "server": _server,
     "wal": _wal,
     "counts": _counts,
@@ -346,11 +346,11 @@ class Report:
 
 def look(config: Config) -> Report:
     """Ask all nine questions; a file that cannot be read is said in the lines that need it."""
-    with closing(Asked(config)) as asked:
+    with closing(Installation(config)) as asked:
         return Report(list(_answers(asked)))
 
 
-def _answers(asked: Asked) -> Iterator[Check]:
+def _answers(asked: Installation) -> Iterator[Check]:
     for name, check in CHECKS.items():
         try:
             yield check(asked)

@@ -11,22 +11,32 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 from core.errors import MneloError
 
-RETRIEVAL, SERVE, TIMELINE = "--retrieval", "--serve", "--timeline"
+RETRIEVAL = "--retrieval"
 PARTS = {
-    RETRIEVAL: "benchmark_retrieval",
-    SERVE: "benchmark_serve",
-    TIMELINE: "benchmark_timeline",
+    RETRIEVAL: (
+        "benchmark_retrieval",
+        "how well questions find what answers them, in files of conversations",
+    ),
+    "--serve": (
+        "benchmark_serve",
+        "how long a client waits for the server's answers, embedding included",
+    ),
+    "--timeline": (
+        "benchmark_timeline",
+        "how long the timeline's tools take, and how its groups are found",
+    ),
 }
-"""The module with the options and the work of each part; only the one that is used is loaded."""
+"""The module of each part, which is loaded only when it is asked for, and what it measures."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    asked = next((PARTS[option] for option in PARTS if option in arguments), "benchmark_speed")
+    asked = next((PARTS[each][0] for each in PARTS if each in arguments), "benchmark_speed")
     part, parser = import_module(asked), _parser()
     part.add_arguments(parser)
     given = parser.parse_args(arguments)
@@ -45,26 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmark.py", description=__doc__, allow_abbrev=False)
-    parser.add_argument(
-        RETRIEVAL,
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="how well questions find what answers them, in files of conversations "
-        f"({RETRIEVAL} FILE --help tells its own options)",
-    )
-    parser.add_argument(
-        SERVE,
-        action="store_true",
-        help="how long a client waits for the server's answers, embedding included "
-        f"({SERVE} --help tells its own options)",
-    )
-    parser.add_argument(
-        TIMELINE,
-        action="store_true",
-        help="how long the timeline's tools take, and how its groups are found "
-        f"({TIMELINE} --help tells its own options)",
-    )
+    for option, (_, about) in PARTS.items():
+        files = option == RETRIEVAL
+        kind: dict[str, Any] = {"action": "store_true"}
+        if files:
+            kind = {"nargs": "+", "type": Path, "metavar": "FILE"}
+        more = f"({option}{' FILE' if files else ''} --help tells its own options)"
+        parser.add_argument(option, help=f"{about} {more}", **kind)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the report there too")
     return parser
 

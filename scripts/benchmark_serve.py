@@ -44,10 +44,9 @@ ROWS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
-    count: dict[str, Any] = {"type": speed.at_least_one, "metavar": "N"}
-    parser.add_argument("--chunks", default=6300, help="memories to make up", **count)
-    parser.add_argument("--queries", default=100, help="questions to ask", **count)
-    parser.add_argument("--top-k", default=10, help="memories per answer", **count)
+    parser.add_argument("--chunks", default=6300, help="memories to make up", **speed.COUNT)
+    parser.add_argument("--queries", default=100, help="questions to ask", **speed.COUNT)
+    parser.add_argument("--top-k", default=10, help="memories per answer", **speed.COUNT)
     parser.add_argument(
         "--embedder",
         choices=speed.MODELS,

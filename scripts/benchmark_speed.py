@@ -56,10 +56,9 @@ Report = dict[str, Any]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
-    count: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
-    parser.add_argument("--chunks", default=10_000, help="memories to make up", **count)
-    parser.add_argument("--queries", default=100, help="questions to ask", **count)
-    parser.add_argument("--top-k", default=10, help="memories per answer", **count)
+    parser.add_argument("--chunks", default=10_000, help="memories to make up", **COUNT)
+    parser.add_argument("--queries", default=100, help="questions to ask", **COUNT)
+    parser.add_argument("--top-k", default=10, help="memories per answer", **COUNT)
     parser.add_argument("--baseline", action="store_true", help="also measure the plain design")
     parser.add_argument(
         "--embedder",
@@ -68,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no model, the one that came with the installation, the pure Python one, or vectors "
         "that need none",
     )
-    parser.add_argument("--dim", default=384, help="dimensions of those vectors", **count)
+    parser.add_argument("--dim", default=384, help="dimensions of those vectors", **COUNT)
     parser.add_argument("--seed", type=int, default=1, help="another one makes other memories")
 
 
@@ -77,6 +76,9 @@ def at_least_one(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
     return number
+
+
+COUNT: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
 
 
 def run(args: argparse.Namespace) -> Report:

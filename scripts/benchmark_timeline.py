@@ -49,11 +49,12 @@ Parts = Mapping[str, float]  # of what directions a vector is made, and how much
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
-    count: dict[str, Any] = {"type": speed.at_least_one, "metavar": "N"}
     about = "entries to make up; several numbers for several files"
-    parser.add_argument("--entries", nargs="+", default=[1000, 5000], help=about, **count)
-    parser.add_argument("--queries", default=100, help="times that each tool is called", **count)
-    parser.add_argument("--top-k", default=3, help="entries per answer", **count)
+    parser.add_argument("--entries", nargs="+", default=[1000, 5000], help=about, **number)
+    parser.add_argument(
+        "--queries", default=100, help="times that each tool is called", **speed.COUNT
+    )
+    add("--top-k", default=3, help="entries per answer", **number)
     models = [name for name in speed.MODELS if name != "none"]
     parser.add_argument(
         "--embedder",
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the model that came with the installation, the pure Python one, or vectors that "
         "need none; to models the made-up words mean little, so that of theirs only times count",
     )
-    parser.add_argument("--dim", default=384, help="dimensions of those vectors", **count)
+    parser.add_argument("--dim", default=384, help="dimensions of those vectors", **number)
     parser.add_argument("--seed", type=int, default=1, help="another one makes other entries")
 
 

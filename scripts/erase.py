@@ -83,7 +83,9 @@ def _erase(memory: Memory, what: Erasing, given: argparse.Namespace) -> dict[str
         if given.dry_run:
             return done
         _confirm(given)
-        done["erased"] = _counted(memory.erase(what))
+        erased = memory.erase(what)
+        kinds = ("memories", "versions", "entities", "relations")
+        done["erased"] = {kind: erased.get(kind, 0) for kind in kinds}
         say(message("erase.done", **done["erased"]))
     done["finished"] = memory.finish_erasing(PATIENCE_SECONDS)
     say(message("erase.finished" if done["finished"] else "erase.waits", path=memory.path))
@@ -110,11 +112,6 @@ def _confirm(given: argparse.Namespace) -> None:
     print(message("erase.ask"), end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InvalidInput("erase.left")
-
-
-def _counted(done: dict[str, int]) -> dict[str, int]:
-    kinds = ("memories", "versions", "entities", "relations")
-    return {kind: done.get(kind, 0) for kind in kinds}
 
 
 def _copies(memory: Memory) -> list[Path]:

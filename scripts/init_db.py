@@ -35,15 +35,8 @@ def _make(given: argparse.Namespace) -> None:
 
 def _report(memory: Memory, *, no_model: bool) -> None:
     stats = memory.stats()
-    print(
-        message(
-            "init.counts",
-            schema=stats["schema"],
-            chunks=stats["chunks"]["active"],
-            entities=stats["entities"]["active"],
-            relations=stats["relations"]["active"],
-        )
-    )
+    counts = {kind: stats[kind]["active"] for kind in ("chunks", "entities", "relations")}
+    print(message("init.counts", schema=stats["schema"], **counts))
     embedder = stats["embedder"]
     if no_model:
         print(message("init.model_later"))

@@ -23,19 +23,15 @@ def _repair(given: argparse.Namespace) -> None:
     # The model is loaded only when it is needed, so that a dry run gives no memory its vectors.
     config = Config.load(database_path=given.db, warm_up_embedder=False)
     with Memory(config=config) as memory:
-        _repair_in(memory, dry_run=given.dry_run)
-
-
-def _repair_in(memory: Memory, *, dry_run: bool) -> None:
-    for fault, count in memory.repair_vectors(dry_run=dry_run).items():
-        if count:
-            print(message(f"repair.{fault}", count=count))
-    waiting = memory.stats()["pending"]
-    if dry_run:
-        print(message("repair.dry_run", count=waiting))
-        return
-    with tqdm(total=waiting, disable=not waiting) as bar:
-        filled = memory.fill_pending(lambda count: bar.update(count - bar.n)) if waiting else 0
+        for fault, count in memory.repair_vectors(dry_run=given.dry_run).items():
+            if count:
+                print(message(f"repair.{fault}", count=count))
+        waiting = memory.stats()["pending"]
+        if given.dry_run:
+            print(message("repair.dry_run", count=waiting))
+            return
+        with tqdm(total=waiting, disable=not waiting) as bar:
+            filled = memory.fill_pending(lambda count: bar.update(count - bar.n)) if waiting else 0
     print(message("repair.done", count=filled))
 
 

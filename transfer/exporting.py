@@ -46,12 +46,8 @@ def export(
 
 def _header(counts: Mapping[str, int], model: Model | None) -> dict[str, Any]:
     """The first line; the model, where its vectors follow, with what was measured of it."""
-    named = model and {
-        "name": model.name,
-        "dim": model.dim,
-        "unrelated": model.unrelated,
-        "noise": model.noise,
-    }
+    fields = ("name", "dim", "unrelated", "noise")
+    named = model and {name: getattr(model, name) for name in fields}
     header = {"type": "header", "format": FORMAT, "version": VERSION, "schema": SCHEMA_VERSION}
     return {**header, "records": dict(counts), "model": named}
 

@@ -210,12 +210,8 @@ def identity_facts(config: Config) -> list[Found | Bad]:
                 for match in rule.finditer(chunk.content)
             }
             if new := _new_facts(facts, chunk.entities):
-                item = {
-                    "content": chunk.content,
-                    "source": chunk.source,
-                    "session_id": chunk.session_id,
-                    "timestamp": chunk.timestamp,
-                }
+                same = ("content", "source", "session_id", "timestamp")
+                item = {name: getattr(chunk, name) for name in same}
                 found.append(Found(chunk.id, item | new, again=True))
     return found
 
