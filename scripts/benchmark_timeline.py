@@ -49,12 +49,11 @@ Parts = Mapping[str, float]  # of what directions a vector is made, and how much
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
+    number = speed.COUNT
     about = "entries to make up; several numbers for several files"
     parser.add_argument("--entries", nargs="+", default=[1000, 5000], help=about, **number)
-    parser.add_argument(
-        "--queries", default=100, help="times that each tool is called", **speed.COUNT
-    )
-    add("--top-k", default=3, help="entries per answer", **number)
+    parser.add_argument("--queries", default=100, help="times that each tool is called", **number)
+    parser.add_argument("--top-k", default=3, help="entries per answer", **number)
     models = [name for name in speed.MODELS if name != "none"]
     parser.add_argument(
         "--embedder",
