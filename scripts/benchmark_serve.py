@@ -27,6 +27,7 @@ from _root import ROOT
 
 sys.path.insert(1, str(ROOT / "api"))  # the client is one file, to be copied anywhere
 import benchmark_speed as speed
+from benchmark_corpus import Question
 from memory import Memory
 from mnelo_client import MneloClient
 
@@ -160,7 +161,7 @@ def _asked(trial: speed.Trial, served: Served) -> speed.Report:
     """Every question, once the server has its model and has answered some others."""
     with trial.open() as memory, MneloClient(served.url, token=served.token) as client:
 
-        def ask(question: speed.Question) -> list[dict[str, Any]]:
+        def ask(question: Question) -> list[dict[str, Any]]:
             return client.recall(question.text, top_k=trial.args.top_k)
 
         _await_model(trial, client)
@@ -179,7 +180,7 @@ def _asked(trial: speed.Trial, served: Served) -> speed.Report:
 
 
 def _side_by_side(
-    trial: speed.Trial, memory: Memory, ask: Callable[[speed.Question], Sequence[Any]]
+    trial: speed.Trial, memory: Memory, ask: Callable[[Question], Sequence[Any]]
 ) -> dict[str, speed.Stopwatch]:
     """Each question in every way in turn, so that what else the machine does slows all alike."""
     watches = {name: speed.Stopwatch() for name in ROWS}

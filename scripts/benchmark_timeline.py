@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
+import benchmark_corpus as corpus
 import benchmark_speed as speed
 import embedder
 import store
@@ -101,7 +102,7 @@ class Entries:
     """
 
     def __init__(self, size: int, seed: int) -> None:
-        self.size, self._corpus = size, speed.Corpus(size, seed)
+        self.size, self._corpus = size, corpus.Corpus(size, seed)
         rng = np.random.default_rng((seed, 3))
         things = max(1, size // PER_THING)
         self._areas = max(1, things // PER_AREA)
@@ -146,7 +147,7 @@ class Entries:
 
     def _field(self, at: int) -> str:
         thing = self.things[at]
-        return speed.TAGS[(at if thing is None else thing) % len(speed.TAGS)]
+        return corpus.TAGS[(at if thing is None else thing) % len(corpus.TAGS)]
 
     def context(self, at: int) -> str:
         """Text of many paragraphs, from another place on for each entry."""
@@ -205,12 +206,12 @@ class Entries:
 
 SYLLABLES = [
     "".join(parts)
-    for parts in product(speed.ONSETS.split(), speed.VOWELS.split(), speed.CODAS.split())
+    for parts in product(corpus.ONSETS.split(), corpus.VOWELS.split(), corpus.CODAS.split())
 ]
 
 
 def _chinese(number: int) -> str:
-    return speed.HAN[number % len(speed.HAN)] + speed.HAN[(31 * number + 7) % len(speed.HAN)]
+    return corpus.HAN[number % len(corpus.HAN)] + corpus.HAN[(31 * number + 7) % len(corpus.HAN)]
 
 
 def _english(number: int) -> str:
@@ -219,7 +220,7 @@ def _english(number: int) -> str:
     return SYLLABLES[first] + SYLLABLES[(second + 17) % len(SYLLABLES)]
 
 
-class PlantedVectors(speed.MadeUpVectors):
+class PlantedVectors(corpus.MadeUpVectors):
     """Gives each text the vector that was planned for it, at once.
 
     All have one direction in common, as those of real models have; a text that nobody planned
@@ -249,7 +250,7 @@ class PlantedVectors(speed.MadeUpVectors):
         parts = self._parts.get(text, {text: 1.0})
         own = sum(weight * self._direction(name) for name, weight in parts.items())
         vector = self.COMMON * self._direction("") + own / np.linalg.norm(own)
-        return speed.unit(vector)
+        return corpus.unit(vector)
 
     def _direction(self, name: str) -> NDArray[np.float64]:
         """A direction of its own for each name; those that many have are kept."""
@@ -258,7 +259,7 @@ class PlantedVectors(speed.MadeUpVectors):
         rng = np.random.default_rng((self._seed, crc32(name.encode())))
         made = rng.standard_normal(self.dim)
         made /= np.linalg.norm(made)
-        if name in ("", *speed.TAGS) or name.startswith(("thing ", "area ")):
+        if name in ("", *corpus.TAGS) or name.startswith(("thing ", "area ")):
             self._shared[name] = made
         return made
 
@@ -280,12 +281,12 @@ class Trial:
         asked = self.entries.questions(self.entries.size)
         return [each for each in asked if each.about < self.size][: self.args.queries]
 
-    def model(self) -> speed.Timed:
+    def model(self) -> corpus.Timed:
         if self.args.embedder in speed.MODELS:
-            return speed.Timed(embedder.load(speed.settings(self.args, self.folder), None))
+            return corpus.Timed(embedder.load(speed.settings(self.args, self.folder), None))
         planted = PlantedVectors(self.args.dim, self.args.seed, self.entries.placed())
         planted.prepare(each.text for each in self.questions)
-        return speed.Timed(planted)
+        return corpus.Timed(planted)
 
     def open(self, model: Embedder) -> Memory:
         config = speed.settings(self.args, self.folder)
@@ -357,7 +358,7 @@ def _contexts(trial: Trial, timeline: Timeline) -> speed.Report:
     return watch.summary()
 
 
-def _written(trial: Trial, timeline: Timeline, model: speed.Timed) -> speed.Report:
+def _written(trial: Trial, timeline: Timeline, model: corpus.Timed) -> speed.Report:
     """Writes into the full file, with and without a context; a question after each of the latter.
 
     That question then reads the new vector.
