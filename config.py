@@ -33,8 +33,7 @@ PLACEHOLDERS = (
 )
 """Queries that agents send to try a tool out: 15 words and phrases, 4 single characters."""
 
-Rules = tuple[tuple[str, tuple[str, ...]], ...]
-"""Names, each with its regular expressions."""
+Rules = tuple[tuple[str, tuple[str, ...]], ...]  # names, each with its regular expressions
 
 TOOLSETS = ("core", "timeline")
 SEPARATORS = ("\n## ", "\n```", "\n\n", "\n", " ")
@@ -42,11 +41,10 @@ SEPARATORS = ("\n## ", "\n```", "\n\n", "\n", " ")
 as well; list items are tried just before lines, and ends of sentences just before spaces."""
 
 LANES = ("vector", "graph", "meta", "entity")
-ALL_LANES = (*LANES, "cue")
-"""With the one that is off unless it is asked for."""
+ALL_LANES = (*LANES, "cue")  # with the one that is off unless it is asked for
 
-LONGEST = 100  # characters of a wrong value that are shown
-MOST_SEPARATORS = 100  # each is looked for in the whole of a context
+MAX_SHOWN = 100  # characters of a wrong value that are shown
+MAX_SEPARATORS = 100  # each is looked for in the whole of a context
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +54,8 @@ class Setting:
     key: str
     parse: Callable[[Any], Any]
     allowed: str
-    legacy: str = ""
-    """The key of older files that means the same."""
-    also: tuple[str, ...] = ()
-    """Variables that mean the same, after the one made from the key."""
+    legacy: str = ""  # the key of older files that means the same
+    also: tuple[str, ...] = ()  # variables that mean the same, after the one made from the key
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -137,14 +133,14 @@ def _number(low: float, high: float) -> tuple[Callable[[Any], float], str]:
     return parse, f"a number from {low:g} to {high:g}"
 
 
-def _choice(*options: str) -> Callable[[Any], str]:
+def _choice(*options: str) -> tuple[Callable[[Any], str], str]:
     def parse(value: Any) -> str:
         for option in options:
             if _text(value).lower() == option.lower():
                 return option
         raise ValueError
 
-    return parse
+    return parse, f"{', '.join(options[:-1])} or {options[-1]}"
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -155,18 +151,16 @@ def _words(value: Any) -> tuple[str, ...]:
     return tuple(item.strip() for item in items if item.strip())
 
 
-def _lanes(value: Any) -> tuple[str, ...]:
-    lanes = _words(value)
-    if not lanes or not set(lanes) <= set(ALL_LANES):
-        raise ValueError
-    return tuple(lane for lane in ALL_LANES if lane in lanes)
+def _some_of(options: tuple[str, ...]) -> tuple[Callable[[Any], tuple[str, ...]], str]:
+    """One or more of the options, in the order that these have."""
 
+    def parse(value: Any) -> tuple[str, ...]:
+        named = _words(value)
+        if not named or not set(named) <= set(options):
+            raise ValueError
+        return tuple(option for option in options if option in named)
 
-def _toolsets(value: Any) -> tuple[str, ...]:
-    named = _words(value)
-    if not named or not set(named) <= set(TOOLSETS):
-        raise ValueError
-    return tuple(each for each in TOOLSETS if each in named)
+    return parse, "a list of " + ", ".join(options)
 
 
 def _separators(value: Any) -> tuple[str, ...]:
@@ -174,7 +168,7 @@ def _separators(value: Any) -> tuple[str, ...]:
     items = json.loads(value) if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
         raise ValueError
-    if len(items) > MOST_SEPARATORS:
+    if len(items) > MAX_SEPARATORS:
         raise ValueError
     "".join(items).encode()  # a lone surrogate is in no text
     return tuple(item.replace("\\n", "\n").replace("\\t", "\t") for item in items)
@@ -219,7 +213,7 @@ class Config:
     )
     database_busy_seconds: float = _setting("database.busy_seconds", 5.0, *_number(0.1, 600))
     database_synchronous: str = _setting(
-        "database.synchronous", "NORMAL", _choice("NORMAL", "FULL"), "NORMAL or FULL"
+        "database.synchronous", "NORMAL", *_choice("NORMAL", "FULL")
     )
     database_cache_mb: int = _setting("database.cache_mb", 64, *_whole(8, 4096))
     embedder_model: str = _setting(
@@ -237,13 +231,9 @@ class Config:
     server_host: str = _setting("server.host", "127.0.0.1", _text, "a host name or address")
     server_port: int = _setting("server.port", 8086, *_whole(1, 65535))
     server_allow_remote: bool = _setting("server.allow_remote", False, _flag, "true or false")
-    server_toolsets: tuple[str, ...] = _setting(
-        "server.toolsets", ("core",), _toolsets, "a list of " + ", ".join(TOOLSETS)
-    )
+    server_toolsets: tuple[str, ...] = _setting("server.toolsets", ("core",), *_some_of(TOOLSETS))
     auth_token_file: Path | None = _setting("auth.token_file", None, _path, "a file path")
-    recall_lanes: tuple[str, ...] = _setting(
-        "recall.lanes", LANES, _lanes, "a list of " + ", ".join(ALL_LANES)
-    )
+    recall_lanes: tuple[str, ...] = _setting("recall.lanes", LANES, *_some_of(ALL_LANES))
     recall_concurrent: str = _setting(
         "recall.concurrent", "auto", _auto_or_flag, "auto, true or false"
     )
@@ -254,9 +244,7 @@ class Config:
     recall_meta_weight: float = _setting("recall.meta_weight", 2.0, *_number(0, 10))
     recall_entity_weight: float = _setting("recall.entity_weight", 0.5, *_number(0, 10))
     recall_cue_weight: float = _setting("recall.cue_weight", 1.0, *_number(0, 10))
-    recall_rerank: str = _setting(
-        "recall.rerank", "evidence", _choice("evidence", "none"), "evidence or none"
-    )
+    recall_rerank: str = _setting("recall.rerank", "evidence", *_choice("evidence", "none"))
     recall_stock_boost: float = _setting("recall.stock_boost", 0.05, *_number(0, 1))
     recall_placeholders: tuple[str, ...] = _setting(
         "recall.placeholders", PLACEHOLDERS, _words, "a list of words"
@@ -277,15 +265,8 @@ class Config:
     backup_every_hours: float = _setting("backup.every_hours", 0.0, *_number(0, 8760))
     backup_keep: int = _setting("backup.keep", 7, *_whole(1, 10_000))
     backup_compress: bool = _setting("backup.compress", False, _flag, "true or false")
-    guard_mode: str = _setting(
-        "guard.mode",
-        "warn",
-        _choice("warn", "redact", "refuse", "off"),
-        "warn, redact, refuse or off",
-    )
-    cues_extractor: str = _setting(
-        "cues.extractor", "light", _choice("light", "spacy"), "light or spacy"
-    )
+    guard_mode: str = _setting("guard.mode", "warn", *_choice("warn", "redact", "refuse", "off"))
+    cues_extractor: str = _setting("cues.extractor", "light", *_choice("light", "spacy"))
     cues_userdict: Path | None = _setting("cues.userdict", None, _path, "a file path")
     cues_pause_minutes: float = _setting("cues.pause_minutes", 30.0, *_number(0, 1_000_000))
     cues_associative: bool = _setting("cues.associative", True, _flag, "true or false")
@@ -321,7 +302,7 @@ class Config:
         "timeline.context_separators",
         SEPARATORS,
         _separators,
-        f'a list of up to {MOST_SEPARATORS} texts such as ["\\n\\n", " "]',
+        f'a list of up to {MAX_SEPARATORS} texts such as ["\\n\\n", " "]',
         also=("VELLUM_CONTEXT_SEPARATORS",),
     )
     given: frozenset[str] = field(default=frozenset(), compare=False)
@@ -387,7 +368,7 @@ def checked(setting: Setting, value: Any, place: str) -> Any:
     try:
         return setting.parse(value)
     except (ValueError, TypeError, OverflowError, RecursionError):
-        shown = value[:LONGEST] + "..." if isinstance(value, str) and value[LONGEST:] else value
+        shown = value[:MAX_SHOWN] + "..." if isinstance(value, str) and value[MAX_SHOWN:] else value
         raise ConfigError("config.wrong", key=place, value=shown, allowed=setting.allowed) from None
 
 

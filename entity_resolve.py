@@ -10,7 +10,7 @@ by a stock code is never the same: pump 7 is not pump 8.
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
@@ -21,11 +21,10 @@ from text import words
 SAME_NAME = 1.0
 SAME_CODE = 0.98
 SHARED_ALIAS = 0.95
-NEARLY = 0.85
-"""Names less alike than this are different names."""
+NEARLY = 0.85  # names less alike than this are different names
 
-LEAST_LETTERS = 5  # of names that may be alike by spelling: short ones differ by one letter
-CROWDED = 40  # entities that share a piece of a name; more say nothing about any two of them
+MIN_LETTERS = 5  # of names that may be alike by spelling: short ones differ by one letter
+MAX_SHARING = 40  # a piece of a name that more entities share is ignored
 SECONDS = 2.0
 
 
@@ -95,7 +94,7 @@ def _keys(entity: EntityNames) -> set[tuple[str, str]]:
 def _alike(entities: Sequence[EntityNames]) -> Iterator[tuple[str, str, float, str]]:
     """Entities of one kind whose ids or names are spelled alike; compared if they share a piece."""
     names = {
-        entity.id: [name for name in map(squash, entity.names[:2]) if len(name) >= LEAST_LETTERS]
+        entity.id: [name for name in map(squash, entity.names[:2]) if len(name) >= MIN_LETTERS]
         for entity in entities
     }
     pieces = {
@@ -107,20 +106,17 @@ def _alike(entities: Sequence[EntityNames]) -> Iterator[tuple[str, str, float, s
             sharing[entity.kind, piece].append(entity.id)
     seen: set[tuple[str, str]] = set()
     for ids in sorted(sharing.values(), key=len):
-        for first, second in combinations(sorted(ids), 2) if len(ids) <= CROWDED else ():
+        for first, second in combinations(sorted(ids), 2) if len(ids) <= MAX_SHARING else ():
             a, b = pieces[first], pieces[second]
             # Three letters in a row are quickly compared, and one slip spoils at most three rows.
             if (first, second) not in seen and len(a & b) * 6 >= len(a) + len(b):
-                yield first, second, _likeness(names[first], names[second]), "spelling"
+                spellings = (_ratio(one, other) for one in names[first] for other in names[second])
+                yield first, second, max(spellings, default=0.0), "spelling"
             seen.add((first, second))
 
 
 def _pieces(name: str) -> set[str]:
     return {name[at : at + 3] for at in range(len(name) - 2)}
-
-
-def _likeness(first: Iterable[str], second: Sequence[str]) -> float:
-    return max((_ratio(a, b) for a in first for b in second), default=0.0)
 
 
 def _ratio(first: str, second: str) -> float:

@@ -50,6 +50,7 @@ from recall.neighbourhood import Walk, find_node, neighbourhood
 from recall.query import ENTITY, Question
 from recall.search import READER_SETS, Searcher, all_lanes, cue_settings
 from recall.similar import similar
+from store.opening import open_store
 from store.types import Erasing
 from text import words
 from text.guard import Guard

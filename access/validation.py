@@ -23,14 +23,16 @@ from mnelo_locale import message
 Schema = dict[str, Any]
 
 STRATEGIES = ("rrf", "vector_only", "graph_only", "meta_only", "entity_only", "cue_only")
-MOST_AT_ONCE = 10_000
+MAX_BATCH = 10_000
 TARGETS = ("chunk", "entity", "relation")
+CONTROLS = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # categories of control characters
 
 
 class Kind(Protocol):
-    """One kind of value."""
+    """One kind of value; in JSON a text, unless it says otherwise."""
 
-    def schema(self) -> Schema: ...
+    def schema(self) -> Schema:
+        return {"type": "string"}
 
     def read(self, name: str, value: Any) -> Any:
         """The checked value of the argument `name`; InvalidInput where it has none."""
@@ -47,10 +49,10 @@ def _shown(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, default=repr)
     except (ValueError, TypeError, RecursionError):
         text = type(value).__name__
-    return _printable(text if len(text) <= 60 else text[:57] + "...")
+    return printable(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
@@ -84,10 +86,6 @@ class Text:
         return text
 
 
-def _is_control(char: str) -> bool:
-    return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-
-
 @dataclass(frozen=True, slots=True)
 class Name:
     """A short label without control characters, trimmed."""
@@ -100,7 +98,7 @@ class Name:
     def read(self, name: str, value: Any) -> str:
         if not isinstance(value, str):
             raise _wrong(name, value, "wanted.text")
-        if not value.isprintable() and any(map(_is_control, value)):
+        if not value.isprintable() and not CONTROLS.isdisjoint(map(unicodedata.category, value)):
             raise InvalidInput("input.control", name=name)
         text = value.strip()
         if not text:
@@ -111,11 +109,8 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Id:
+class Id(Kind):
     """An id in its one spelling: NFKC, outer space trimmed, inner runs of space made one."""
-
-    def schema(self) -> Schema:
-        return {"type": "string"}
 
     def read(self, name: str, value: Any) -> str:
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63:
@@ -184,14 +179,11 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Kind):
     """A time, read into the stored form; see timestamps.parse for what a bare date means."""
 
     home: tzinfo
     date_means: timestamps.Bound = "start"
-
-    def schema(self) -> Schema:
-        return {"type": "string"}
 
     def read(self, name: str, value: Any) -> str:
         try:
@@ -310,7 +302,7 @@ class Fields:
             return
         if unknown := sorted({str(key) for key in table} - set(self.fields)):
             allowed = ", ".join(self.fields) or "-"
-            named = _printable(", ".join(unknown)[:200])
+            named = printable(", ".join(unknown)[:200])
             raise InvalidInput("input.unknown", name=name, unknown=named, allowed=allowed)
 
 
@@ -382,7 +374,7 @@ class Contract:
 
     def read_many(self, tool: str, items: Any) -> list[dict[str, Any]]:
         """Every item, checked as the arguments of the tool."""
-        return list(Items(self.tools[tool], max_items=MOST_AT_ONCE).read("items", items))
+        return list(Items(self.tools[tool], max_items=MAX_BATCH).read("items", items))
 
     def relation_id(self, value: str) -> int:
         """The number that a relation's id is."""

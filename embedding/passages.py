@@ -4,7 +4,7 @@ from datetime import tzinfo
 
 from core import timestamps
 from core.types import TIMELINE
-from index.chunks import NOBODY
+from index.names import NOBODY
 from text import words
 
 

@@ -1,21 +1,23 @@
-"""A text made ready for the indexes, before the write lock is taken."""
+"""What the indexes need of a text, computed before the write lock is taken."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 
-from index.chunks import NOBODY, QUESTION, TELLS_TIME, UNNAMED, UNSPACED
+from index.chunks import QUESTION, TELLS_TIME, UNSPACED
+from index.fields import UNNAMED
+from index.names import NOBODY
 from index.postings import HALVES
 from text import words
 
-MOST = 255  # a weight is one byte
+MAX_WEIGHT = 255  # a weight is one byte
 PADDING = "\x03\x03"
 """Two signs at the end of a text, so that its last characters begin trigrams as well."""
 
 
 class Indexed:
-    """What the store writes of one text beside the text itself."""
+    """What the store writes about a text beside the text itself."""
 
     def __init__(self, content: str) -> None:
         self._folded = words.fold(content)
@@ -37,12 +39,12 @@ class Indexed:
         return self._own
 
     def names(self, known: Set[str]) -> set[str]:
-        """Every stretch that could be a name, of which the beginnings are known."""
+        """Every phrase that may be a name, given the beginnings of all names."""
         codes = words.any_exchange(words.codes(self._folded))
         return words.folded_name_keys(self._folded, known) | codes
 
     def pieces(self, metadata: str) -> str:
-        """The folded text in which pieces are looked for as they stand."""
+        """The folded text in which literal pieces are searched."""
         return f"{self._folded}\n{words.fold(metadata)}{PADDING}"
 
     def weights(self, metadata: str, source: str, session_id: str) -> dict[str, int]:
@@ -56,12 +58,12 @@ class Indexed:
         beside += _terms_of_name(session_id) if session_id != UNNAMED else ()
         for term in beside:
             total[term] = total.get(term, 0) + 1
-        if max(total.values(), default=0) > MOST:
-            return {term: min(weight, MOST) for term, weight in total.items()}
+        if max(total.values(), default=0) > MAX_WEIGHT:
+            return {term: min(weight, MAX_WEIGHT) for term, weight in total.items()}
         return total
 
 
 @lru_cache(maxsize=1 << 10)
 def _terms_of_name(name: str) -> Sequence[str]:
-    """The terms of a source or a session, of which one has many texts."""
+    """The terms of a source or a session, cached since many texts share one."""
     return tuple(words.stems(words.index_terms(name)))

@@ -24,10 +24,9 @@ from text import words
 Zeros = NDArray[np.float32]
 """Medians of unrelated pairs, (2, 2): of texts in scripts with spaces (0) or without (1)."""
 
-Scripts = NDArray[np.intp]
-"""0 or 1 for each text."""
+Scripts = NDArray[np.intp]  # 0 or 1 for each text
 
-LEAST = 1e-6  # of the distance from unrelated to identical
+EPSILON = 1e-6  # of the distance from unrelated to identical
 
 
 class MakesVectors(Protocol):
@@ -88,7 +87,7 @@ def of_texts(model: MakesVectors) -> Zeros:
 
 def scaled(cosines: Vectors, zero: Vectors | float) -> Vectors:
     """Cosines of unit vectors on the scale, each with the zero of its pair of scripts."""
-    found: Vectors = np.asarray((cosines - zero) / np.maximum(1 - zero, LEAST), np.float32)
+    found: Vectors = np.asarray((cosines - zero) / np.maximum(1 - zero, EPSILON), np.float32)
     return found
 
 
@@ -99,7 +98,7 @@ def similarity(vectors: Vectors, others: Vectors, zero: Vectors | float) -> Vect
     `zero` in common, and each a part of its own, this is the cosine of the own parts:
     (a·b - zero) / sqrt((a·a - zero) (b·b - zero)). For unit vectors it is the same as scaled().
     """
-    own = np.maximum(np.einsum("ij,ij->i", vectors, vectors)[:, None] - zero, LEAST)
-    their = np.maximum(np.einsum("ij,ij->i", others, others) - zero, LEAST)
+    own = np.maximum(np.einsum("ij,ij->i", vectors, vectors)[:, None] - zero, EPSILON)
+    their = np.maximum(np.einsum("ij,ij->i", others, others) - zero, EPSILON)
     found: Vectors = (vectors @ others.T - zero) / np.sqrt(own * their)
     return np.clip(found, -1, 1).astype(np.float32)

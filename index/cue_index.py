@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from index.chunks import UNNAMED
+from index.fields import UNNAMED
 from index.postings import HALVES, Part, Postings
 
 Numbers = NDArray[np.int64]
@@ -31,14 +31,13 @@ Mask = NDArray[np.bool_]
 
 # --- Memories by their cues ------------------------------------------------------------
 
-
-COMMON = 0.5  # of all memories: a cue that more have tells none of them apart
-FEW = 5  # memories that may all have a cue, which still counts
-DISCOURSE = (0.4, 0.2)  # of a hit's score, what stands one and two places beside it gains
-INHERITED = 0.5  # of the best in its event, what a memory without cues has
-SEEDS = 5  # hits, the best, whose rare cues are followed
-RARE = 20  # memories that may share a cue which is followed, of few a twentieth, or two
-LINKS = 8  # rare cues of one hit that are followed, the rarest
+COMMON = 0.5  # share of all memories; a cue that more have is of no use
+FEW = 5  # in so few memories no cue is common
+DISCOURSE = (0.4, 0.2)  # parts of a hit's score that its first and second neighbours get
+INHERITED = 0.5  # part of the best score in its event that a memory without cues gets
+SEEDS = 5  # best hits whose rare cues are followed
+RARE = 20  # most memories that a rare cue may have; of few memories a twentieth, or two
+LINKS = 8  # rarest cues of one hit that are followed
 
 
 class CueRow(NamedTuple):
@@ -48,8 +47,7 @@ class CueRow(NamedTuple):
     place: int
     session: str
     stamp: int
-    cues: bytes
-    """The numbers of its cues, each 4 bytes."""
+    cues: bytes  # the numbers of its cues, each 4 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +59,22 @@ class Edges:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Explanation:
     """Why a memory was found: cues of its own, or the memory that led to it by an edge."""
 
     cues: Sequence[int]
     """Numbers: its own that the question has, or the one that an associative edge shares."""
-    edge: str = ""
-    """`discourse`, `event` or `associative`; empty for a hit of its own."""
-    origin: int | None = None
-    """The seq of the memory that the edge comes from."""
+    edge: str = ""  # `discourse`, `event` or `associative`; empty for a hit of its own
+    origin: int | None = None  # the seq of the memory that the edge comes from
 
 
 @dataclass(frozen=True, slots=True)
 class CueHits:
-    """What a search found, best first: seqs, scores of about 0 to 1, and ways by seq."""
+    """What a search found, best first, with scores of about 0 to 1; `way` explains a seq."""
 
     seqs: list[int]
     scores: list[float]
-    way: Callable[[int], Way]
+    way: Callable[[int], Explanation]
 
 
 class CueIndex:
@@ -110,7 +106,7 @@ class CueIndex:
         self._chain(given)
 
     def _chain(self, given: Sequence[CueRow]) -> None:
-        """Who stands before and after each of some rows, which are in order, and their events."""
+        """Link sorted rows with those before and after, and number their events."""
         count = len(given)
         joined = np.zeros(count + 1, np.bool_)
         named = np.array([row.session != UNNAMED for row in given], np.bool_)
@@ -128,9 +124,8 @@ class CueIndex:
         """How many memories it holds."""
         return len(self._row)
 
-    @property
-    def is_worn(self) -> bool:
-        """Whether so much was taken out that making it anew is better."""
+    def needs_rebuild(self) -> bool:
+        """Whether so much was removed that a new index is faster."""
         return 8 * (len(self._cues) - self.size) > len(self._cues)
 
     def __contains__(self, seq: int) -> bool:
@@ -164,7 +159,7 @@ class CueIndex:
             self._join(at, right)
 
     def _grow(self) -> None:
-        """Room for half as many rows again."""
+        """Make the arrays half as long again."""
         more = len(self._live) // 2 + 64
         for name, free in (("_seq", 0), ("_stamp", 0), ("_event", 0), ("_before", -1)):
             values = getattr(self, name)
@@ -174,7 +169,7 @@ class CueIndex:
         self._bare = np.append(self._bare, np.zeros(more, np.bool_))
 
     def remove(self, seq: int) -> None:
-        """Take a memory out; what stood beside it comes to stand beside each other."""
+        """Remove a memory and link its neighbours with each other."""
         at = self._row.pop(seq, None)
         if at is None:
             return
@@ -191,7 +186,7 @@ class CueIndex:
             self._join(left, right)
 
     def _join(self, left: int, right: int) -> None:
-        """Let two rows that follow one another stand in one event, or in two."""
+        """Link two rows that follow one another, in one event or in two."""
         if left < 0 or right < 0:
             return
         if self._stamp[right] - self._stamp[left] <= self._pause:
@@ -202,7 +197,7 @@ class CueIndex:
             self._number(right, self._last_event)
 
     def _number(self, at: int, event: int) -> None:
-        """Give a row and all that follow it in its event one number."""
+        """Give a row and all rows after it in its event the same number."""
         while at >= 0 and self._event[at] != event:
             self._event[at] = event
             at = int(self._after[at])
@@ -216,9 +211,9 @@ class CueIndex:
         edges: Edges,
         allowed: Callable[[Numbers], Mask] | None = None,
     ) -> CueHits:
-        """What has some cues, or is led to from there; a cue of None stands in no memory.
+        """Memories with some of the cues, and those that edges lead to; None is an unknown cue.
 
-        `allowed` tells which seqs may be found; others still lead to them.
+        `allowed` says which seqs may be returned; edges may start from others.
         """
         found = self._postings.of(numbers).of_rows(self._live)
         rows, term, counts = found.rows, found.term, found.counts
@@ -226,13 +221,13 @@ class CueIndex:
         whole = max(float(rarity.sum()), 1e-9)
         own: Scores = np.bincount(rows, rarity[term], minlength=len(self._live)) / whole
         common = (counts > FEW) & (counts > COMMON * self.size)
-        if common.any():  # who has no other cue of the question is not found by it
-            told = ~common[term]
-            own *= np.bincount(rows[told], minlength=len(self._live)) > 0
+        if common.any():  # a common cue alone finds nothing
+            rare = ~common[term]
+            own *= np.bincount(rows[rare], minlength=len(self._live)) > 0
         scores = self._spread(own) if edges.discourse else own.copy()
         best = self._best(scores, limit, allowed)
-        linked: dict[int, Way] = {}
-        if edges.associative and len(best) < limit:  # what they lead to comes last
+        linked: dict[int, Explanation] = {}
+        if edges.associative and len(best) < limit:
             linked = self._associate(own, scores, numbers)
             best = self._best(scores, limit, allowed)
         seqs = self._seq[best].tolist()
@@ -257,7 +252,7 @@ class CueIndex:
         return found[order[:limit]]
 
     def _spread(self, own: Scores) -> Scores:
-        """What hits lend to those beside them, and to those without cues in their event."""
+        """Add to each score a part of the scores of its neighbours and its event."""
         own = self._inherited(own)
         scores: Scores = own.copy()
         hits = np.flatnonzero(own)
@@ -271,7 +266,7 @@ class CueIndex:
         return scores
 
     def _inherited(self, own: Scores) -> Scores:
-        """The scores with those of memories without cues: a part of the best in their event."""
+        """Memories without cues get a part of the best score in their event."""
         bare = np.flatnonzero(self._bare)
         if not len(bare):
             return own
@@ -284,9 +279,9 @@ class CueIndex:
 
     def _associate(
         self, own: Scores, scores: Scores, numbers: Sequence[int | None]
-    ) -> dict[int, Way]:
-        """What shares a rare cue with the best hits comes after all that was found so far."""
-        linked: dict[int, Way] = {}
+    ) -> dict[int, Explanation]:
+        """Add, below all others, memories that share a rare cue with the best hits."""
+        linked: dict[int, Explanation] = {}
         gains: dict[int, float] = {}
         most = min(RARE, max(2, self.size // 20), int(COMMON * self.size))
         for seed in self._best(own, SEEDS, None).tolist():
@@ -299,7 +294,7 @@ class CueIndex:
                 for row in found.rows[found.term == at].tolist():
                     if not scores[row] and gain > gains.get(row, 0):
                         gains[row] = gain
-                        linked[row] = Way([known[at]], "associative", int(self._seq[seed]))
+                        linked[row] = Explanation([known[at]], "associative", int(self._seq[seed]))
         if gains:
             lowest = float(scores[scores > 0].min())
             for row, gain in gains.items():
@@ -307,25 +302,25 @@ class CueIndex:
         return linked
 
     def _way(
-        self, at: int, own: Scores, numbers: Sequence[int | None], linked: dict[int, Way]
-    ) -> Way:
+        self, at: int, own: Scores, numbers: Sequence[int | None], linked: dict[int, Explanation]
+    ) -> Explanation:
         """Why a row was found."""
         if at in linked:
             return linked[at]
         if own[at] > 0:
             having = set(_numbers_of(self._cues[at]))
-            return Way([cue for cue in numbers if cue is not None and cue in having])
+            return Explanation([cue for cue in numbers if cue is not None and cue in having])
         if self._bare[at]:
             known = slice(len(own))  # more may have come since
             event = np.flatnonzero((self._event == self._event[at])[known] & self._live[known])
             best = int(self._seq[event[np.argmax(own[event])]]) if len(event) else None
-            return Way([], "event", best)
+            return Explanation([], "event", best)
         beside = [row for row in self._beside(at) if row < len(own) and own[row] > 0]
         origin = max(beside, key=lambda row: float(own[row]), default=None)
-        return Way([], "discourse", None if origin is None else int(self._seq[origin]))
+        return Explanation([], "discourse", None if origin is None else int(self._seq[origin]))
 
     def _beside(self, at: int) -> Iterator[int]:
-        """The rows that lend something to one."""
+        """The neighbours of a row in its event."""
         for chain in (self._before, self._after):
             row = at
             for _ in DISCOURSE:

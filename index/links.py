@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.types import Hanging, LinkedRelation, Ways, in_blocks, milliseconds
+from core.types import Incidence, LinkedRelation, RelationColumns, in_blocks, milliseconds
 from text import words
 
 Numbers = NDArray[np.int64]
@@ -30,8 +30,8 @@ Nodes = Sequence[int] | Numbers
 Ends = NDArray[np.int32]
 Keep = Callable[[Numbers], Mask]
 
-LEAST_REBUILD = 1024  # changes that are never worth making everything anew
-ALL = 1 << 31  # more than any list holds
+MIN_CHANGES = 1024  # fewer changes are never worth a rebuild
+UNLIMITED = 1 << 31  # more than any list holds
 
 
 class Links:
@@ -41,10 +41,12 @@ class Links:
     """
 
     def __init__(
-        self, entities: Iterable[tuple[str, bool]], mentions: Iterable[Hanging], ways: Ways
+        self,
+        entities: Iterable[tuple[str, bool]],
+        mentions: Iterable[Incidence],
+        relations: RelationColumns,
     ) -> None:
-        """Takes each entity's id and whether it is live, the seqs of the chunks that mention each
-        entity, and relations; each is gone through once and not kept."""
+        """Takes all entity ids with whether each is live, and the seqs that mention each entity."""
         self._node_of: dict[str | int, int] = {}
         self._ids: list[str] = []
         self._closed: set[int] = set()
@@ -52,21 +54,21 @@ class Links:
             node = self.node(entity_id)
             if not live:
                 self._closed.add(node)
-        who, where = _hanging(mentions, self.node)
+        who, where = _pairs(mentions, self.node)
         self._of_entity = _Lists(who, where, lambda seqs: (-seqs,))
         self._of_chunk = _Lists(where, who, lambda nodes: (-nodes,))
-        self._relations = _Relations(ways, self.node)
+        self._relations = _Relations(relations, self.node)
         self._steps = _Lists(*self._relations.ends(), self._relations.order)
         self._size, self._changes = len(who) + self._relations.count, 0
 
     # -- being kept up to date --
 
-    def worn(self) -> bool:
-        """Whether so much was changed that making it anew is better."""
-        return self._changes > max(LEAST_REBUILD, self._size // 8)
+    def needs_rebuild(self) -> bool:
+        """Whether so much has changed that a new one is faster."""
+        return self._changes > max(MIN_CHANGES, self._size // 8)
 
     def entity(self, entity_id: str, live: bool) -> None:
-        """An entity that is new, or that was closed or opened."""
+        """Add an entity, or set whether it is live."""
         node = self.node(entity_id)
         if live:
             self._closed.discard(node)
@@ -74,7 +76,7 @@ class Links:
             self._closed.add(node)
 
     def mention(self, seq: int, entity_ids: Iterable[str]) -> None:
-        """All entities that a chunk mentions now; one that it did before wears this out."""
+        """Set the entities that a chunk mentions; where one is gone, a rebuild is needed."""
         nodes = [self.node(entity_id) for entity_id in entity_ids]
         known = set(self.mentioned([seq])[1].tolist())
         for node in nodes:
@@ -83,18 +85,18 @@ class Links:
                 self._of_entity.add(node, seq)
                 self._changes += 1
         if known.difference(nodes):
-            self._changes += ALL
+            self._changes += UNLIMITED
 
     def relation(self, row: LinkedRelation) -> None:
-        """A relation that is new, or that holds at other times than before."""
+        """Add a relation, or change when it is valid."""
         place = self._relations.put(row, self.node)
         self._changes += 1
         if place is not None:
-            for node in dict.fromkeys(self._relations.both(place)):
+            for node in {self.node(row.source), self.node(row.target)}:
                 self._steps.add(node, place)
 
     def drop_relation(self, relation_id: int) -> None:
-        """A relation that is no longer in the file."""
+        """Remove a relation."""
         self._relations.drop(relation_id)
         self._changes += 1
 
@@ -122,40 +124,40 @@ class Links:
         """Whether an entity is live now."""
         return node not in self._closed
 
-    # -- ways --
+    # -- following links --
 
     def mentioned(self, seqs: Nodes) -> tuple[Numbers, Numbers]:
         """The entities that chunks mention, as nodes, and for each the place of its chunk."""
-        return self._of_chunk.first(seqs, ALL)
+        return self._of_chunk.first(seqs, UNLIMITED)
 
-    def mentioning(self, nodes: Nodes, most: int, keep: Keep) -> tuple[Numbers, Numbers]:
+    def mentioning(self, nodes: Nodes, limit: int, keep: Keep) -> tuple[Numbers, Numbers]:
         """The newest chunks that mention entities, by their seqs, of those that are to be kept.
 
         Each entity's newest first; and for each the place of its entity among `nodes`.
         """
-        return self._of_entity.first(nodes, most, keep)
+        return self._of_entity.first(nodes, limit, keep)
 
-    def steps(self, nodes: Numbers, at: int, most: int) -> tuple[Numbers, Numbers, Floats]:
-        """What the heaviest relations lead to, either way, that hold at a moment (milliseconds).
+    def steps(self, nodes: Numbers, at: int, limit: int) -> tuple[Numbers, Numbers, Floats]:
+        """The heaviest relations of each node, both ways, valid at a moment (in milliseconds).
 
-        For each the place of the node it leads from, the node it leads to, and its weight.
+        For each: the place of its node among `nodes`, the other node, and the weight.
         """
         holding = partial(self._relations.holding, at=at)
-        places, found = self._steps.first(nodes, most, holding)
+        places, found = self._steps.first(nodes, limit, holding)
         others = self._relations.across(found, nodes[places])
         return places, others, self._relations.weight(found)
 
 
 class Spellings:
-    """Which texts are names, by their hashes: it may take one too many for a name, never miss one.
+    """Which texts may be names, by their hashes: no name is missed, few other texts are taken.
 
-    That spares looking up, in the file, the hundreds of stretches of a text that name nothing.
+    It saves looking up in the database the hundreds of phrases of a text that are no names.
     """
 
     def __init__(self, keys: Iterable[str], *, starts: bool = True) -> None:
-        """`starts`: whether to keep how names begin, which takes more than all else here."""
+        """`starts`: whether to keep the beginnings of names, which take the most memory here."""
         found, self.starts = [], set[str]()
-        """How names begin, so that stretches that begin otherwise need not be asked for."""
+        """The beginnings of names: a phrase that begins otherwise is no name."""
         for names in in_blocks(keys):
             found.append(np.fromiter(map(hash, names), np.int64, len(names)))
             if starts:
@@ -166,13 +168,13 @@ class Spellings:
         self._lock = threading.Lock()
 
     def add(self, keys: Iterable[str]) -> None:
-        """Names that came to be; safe for threads."""
+        """Add names; safe for threads."""
         names = list(keys)
         with self._lock:
             if self.has_starts:
                 self.starts.update(map(words.name_start, names))
             self._later.update(map(hash, names))
-            if len(self._later) > max(LEAST_REBUILD, len(self._sorted) // 8):
+            if len(self._later) > max(MIN_CHANGES, len(self._sorted) // 8):
                 later = np.fromiter(self._later, np.int64)
                 self._sorted = np.sort(np.concatenate((self._sorted, later)))
                 self._later = set()
@@ -180,7 +182,10 @@ class Spellings:
     def among(self, keys: Iterable[str]) -> list[str]:
         """Those of the keys that are names."""
         asked = list(keys)
-        later, block = self._later, self._sorted  # in this order: what leaves one is in the other
+        later, block = (
+            self._later,
+            self._sorted,
+        )  # in this order: names move this way
         hashes = list(map(hash, asked))
         found = [key for key, each in zip(asked, hashes, strict=True) if each in later]
         if len(block):
@@ -191,7 +196,7 @@ class Spellings:
 
 
 class _Lists:
-    """For each key a list in a fixed order: one sorted block, and what came later beside it."""
+    """For each key a sorted list: one sorted block, and later values beside it."""
 
     def __init__(
         self, keys: Numbers, values: Numbers, order: Callable[[Numbers], tuple[NDArray[Any], ...]]
@@ -208,21 +213,21 @@ class _Lists:
     def add(self, key: int, value: int) -> None:
         self._later.setdefault(key, []).append(value)
 
-    def first(self, keys: Nodes, most: int, keep: Keep | None = None) -> tuple[Numbers, Numbers]:
+    def first(self, keys: Nodes, limit: int, keep: Keep | None = None) -> tuple[Numbers, Numbers]:
         """The first values of each key that are to be kept, and for each the place of its key."""
-        places, values = self._beginning(np.asarray(keys, np.int64), most)
+        places, values = self._beginning(np.asarray(keys, np.int64), limit)
         if keep is None or (kept := keep(values)).all():
             return places, values
-        if np.bincount(places).max() == most:  # what is not kept must take no places
-            places, values = self._beginning(np.asarray(keys, np.int64), ALL)
+        if np.bincount(places).max() == limit:  # what is filtered out must not count
+            places, values = self._beginning(np.asarray(keys, np.int64), UNLIMITED)
             kept = keep(values)
         places, values = places[kept], values[kept]
-        first = _rank(places) < most
+        first = _rank(places) < limit
         return places[first], values[first]
 
-    def _beginning(self, keys: Numbers, most: int) -> tuple[Numbers, Numbers]:
+    def _beginning(self, keys: Numbers, limit: int) -> tuple[Numbers, Numbers]:
         """The first values of each key, and for each the place of its key."""
-        places, values = self._in_block(keys, most)
+        places, values = self._in_block(keys, limit)
         later = [(place, self._later.get(key, ())) for place, key in enumerate(keys.tolist())]
         if not any(added for _, added in later):
             return places, values
@@ -231,16 +236,16 @@ class _Lists:
         places, values = places.astype(np.int64), values.astype(np.int64)
         sorting = np.lexsort((*self._order(values), places))
         places, values = places[sorting], values[sorting]
-        first = _rank(places) < most
+        first = _rank(places) < limit
         return places[first], values[first]
 
-    def _in_block(self, keys: NDArray[Any], most: int) -> tuple[Numbers, Numbers]:
+    def _in_block(self, keys: NDArray[Any], limit: int) -> tuple[Numbers, Numbers]:
         if not len(self._keys):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         keys = keys.astype(np.int32)  # else all that are here would be converted
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         starts = self._starts[at]
-        sizes = np.minimum(self._starts[at + 1] - starts, most) * (self._keys[at] == keys)
+        sizes = np.minimum(self._starts[at + 1] - starts, limit) * (self._keys[at] == keys)
         places = np.repeat(np.arange(len(keys)), sizes)
         return places, self._values[starts[places] + _rank(places)].astype(np.int64)
 
@@ -248,26 +253,26 @@ class _Lists:
 class _Relations:
     """Relations by their places here, in the order in which they became known."""
 
-    def __init__(self, ways: Ways, node: Callable[[str | int], int]) -> None:
-        parts = [_columns(*each) for each in ways.relations] or [_columns("", "", "", "")]
+    def __init__(self, rows: RelationColumns, node: Callable[[str | int], int]) -> None:
+        parts = [_columns(*each) for each in rows.relations] or [_columns("", "", "", "")]
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         self._id, self._weight, self._since, self._until = (column[order] for column in columns)
         self.count = self._sorted = len(self._id)
         self._source, self._target = (
-            self._ends(each, node) for each in (ways.sources, ways.targets)
+            self._ends(each, node) for each in (rows.sources, rows.targets)
         )
         self._later: dict[int, int] = {}
 
-    def _ends(self, hanging: Iterable[Hanging], node: Callable[[str | int], int]) -> Ends:
+    def _ends(self, incidences: Iterable[Incidence], node: Callable[[str | int], int]) -> Ends:
         """One end of each relation."""
-        nodes, ids = _hanging(hanging, node)
+        nodes, ids = _pairs(incidences, node)
         ends = np.empty(self.count, np.int32)
         ends[np.searchsorted(self._id, ids)] = nodes
         return ends
 
     def put(self, row: LinkedRelation, node: Callable[[str | int], int]) -> int | None:
-        """The place of a new relation; None for one that is here and now holds at other times."""
+        """The place of a new relation; None where only the times of a known one changed."""
         since, until = milliseconds([row.valid_from])[0], milliseconds([row.valid_until])[0]
         known = self._known(row.id)
         if known is not None:
@@ -301,14 +306,11 @@ class _Relations:
             self._until[place] = self._since[place]
 
     def ends(self) -> tuple[Numbers, Numbers]:
-        """Every node that a relation hangs on, and the place of the relation."""
+        """The nodes at both ends of each relation, and the place of that relation."""
         places = np.arange(self.count)
         loops = self._source == self._target
         nodes = np.concatenate((self._source, self._target[~loops]))
         return nodes, np.concatenate((places, places[~loops]))
-
-    def both(self, place: int) -> tuple[int, int]:
-        return int(self._source[place]), int(self._target[place])
 
     def across(self, places: Numbers, nodes: Numbers) -> Numbers:
         """The other end of each relation."""
@@ -323,7 +325,7 @@ class _Relations:
         return self._weight[places]
 
     def holding(self, places: Numbers, at: int) -> Mask:
-        """Which of them hold at a moment."""
+        """Which of them are valid at a moment."""
         return (self._since[places] <= at) & (self._until[places] > at)
 
 
@@ -342,12 +344,12 @@ def _columns(
     )
 
 
-def _hanging(
-    hanging: Iterable[Hanging], node: Callable[[str | int], int]
+def _pairs(
+    incidences: Iterable[Incidence], node: Callable[[str | int], int]
 ) -> tuple[Numbers, Numbers]:
-    """Each number that hangs on a node, beside its node."""
+    """One array of nodes and one of numbers, a pair for each incidence."""
     nodes, sizes, numbers = [], [], []
-    for end, listed in hanging:
+    for end, listed in incidences:
         nodes.append(node(end))
         sizes.append(listed.count(",") + 1)
         numbers.append(listed)

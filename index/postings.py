@@ -1,7 +1,7 @@
 """Postings in memory: for each term the chunks that have it among their own words.
 
 The bulk is one sorted block; what is added later waits in short lists beside it. Rows are the
-places of chunks in an index (chunks.py), weights how often a chunk has the term.
+places of chunks in an index, weights how often a chunk has the term.
 """
 
 from array import array
@@ -25,12 +25,9 @@ class Found:
     """The postings of several terms, one term after the other, each with its rows in order."""
 
     rows: Places
-    weights: Weights
-    """How often a row has the term, in words."""
-    term: Places
-    """Which of the terms it is: its place among them."""
-    counts: Places
-    """How many rows have each of the terms."""
+    weights: Weights  # how often a row has the term, in words
+    term: Places  # which of the terms it is: its place among them
+    counts: Places  # how many rows have each of the terms
 
     def of_rows(self, kept: NDArray[np.bool_]) -> "Found":
         """Those of the postings that a mask of all rows keeps."""
@@ -56,10 +53,8 @@ class Part(NamedTuple):
     """The terms of chunks that follow one another: the first one's, each once, then the next's."""
 
     terms: NDArray[np.uint32]
-    weights: NDArray[np.uint8]
-    """How often a chunk has each, in halves."""
-    sizes: NDArray[np.int32]
-    """How many terms each chunk has."""
+    weights: NDArray[np.uint8]  # how often a chunk has each, in halves
+    sizes: NDArray[np.int32]  # how many terms each chunk has
 
 
 class Postings:
@@ -105,7 +100,7 @@ class Postings:
             halves.append(weight)
 
     def of(self, terms: Sequence[int | None]) -> Found:
-        """What is known of some terms; a term of None stands in no chunk."""
+        """The postings of some terms; None is a term that no chunk has."""
         unknown = len(self._starts) - 2  # the last place, which no term has
         wanted = [unknown if term is None else min(term, unknown) for term in terms]
         at = np.array(wanted, np.intp)
@@ -132,7 +127,7 @@ class Postings:
 
 
 def _counts(parts: Sequence[Part]) -> Places:
-    """How many chunks have each term, by its number; and one more, which no term has."""
+    """How many chunks have each term, by its number, and a 0 at the end."""
     known = max((int(part.terms.max(initial=0)) for part in parts), default=0) + 1
     counts = np.zeros(known + 1, np.intp)
     for part in parts:

@@ -38,13 +38,13 @@ Words = NDArray[np.uint64]
 Owners = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
-LEAST = 256  # vectors whose mean is good enough; fewer are kept as they are
-BLOCK = 16384  # vectors gone through at once: few calls, and they stay in a core's cache
-ENCODED = 512  # vectors encoded at once, so that little is in memory twice
+MIN_VECTORS = 256  # fewer vectors have no stable mean, and are kept as they are
+BLOCK = 16384  # vectors compared at a time: few calls, and they fit in a core's cache
+BATCH_VECTORS = 512  # vectors encoded at a time, so that little is in memory twice
 INNER = 0.9957  # of the deviation: least squared error of 2-bit steps, normal (Max, 1960)
-COMPARED = 400  # windows, the nearest by their codes, that are compared nearly exactly
+RESCORED = 400  # windows that are nearest by their codes, and get nearly exact cosines
 STEPS = 127  # of a dimension, either way, that tell a vector nearly exactly
-TINY = np.float32(1e-30)  # instead of 0 as a divisor
+EPSILON = np.float32(1e-30)  # instead of 0 as a divisor
 HIGH, LOW = 0, 1
 WORD = 64
 
@@ -52,7 +52,7 @@ WORD = 64
 class Codes:
     """What a Matrix does, nearly, in a third of its memory, of which most is seldom read.
 
-    Fewer than LEAST vectors are compared exactly. Not safe for threads by itself.
+    Fewer than MIN_VECTORS vectors are compared exactly. Not safe for threads by itself.
     """
 
     def __init__(self, vectors: Vectors, owners: NDArray[np.int32]) -> None:
@@ -75,7 +75,7 @@ class Codes:
     def cosines(self, query: Vectors, chunks: int, within: Mask | None = None) -> Floats:
         """About the cosine of each chunk's best window, float32 of length `chunks`.
 
-        Those of the COMPARED nearest windows of chunks within a scope are nearly exact.
+        Those of the RESCORED nearest windows of chunks within a scope are nearly exact.
         """
         best = np.full(chunks, NOWHERE, np.float32)
         if self._centre is None:
@@ -101,9 +101,9 @@ class Codes:
         return near
 
     def _compare(self, wanted: Floats, near: Floats, query: Vectors, centre: Floats) -> None:
-        """Put the cosines of the nearest windows, of those that are wanted, right."""
-        least = max(nth_highest(wanted, COMPARED), -1.5)  # what is out of scope is at NOWHERE
-        places = np.flatnonzero(wanted >= least)[:COMPARED]
+        """Replace the estimates of the nearest wanted windows by nearly exact cosines."""
+        least = max(nth_highest(wanted, RESCORED), -1.5)  # what is out of scope is at NOWHERE
+        places = np.flatnonzero(wanted >= least)[:RESCORED]
         common = np.float32(query @ centre)
         for number in np.unique(places // BLOCK).tolist():
             these = places[places // BLOCK == number]
@@ -116,12 +116,12 @@ class Codes:
             if len(self._early):
                 vectors = np.concatenate((self._early, vectors))
                 owners = np.concatenate((self._early_owners, owners))
-            if len(vectors) < LEAST:
+            if len(vectors) < MIN_VECTORS:
                 self._early, self._early_owners = vectors.copy(), owners
                 return
             self._early, self._early_owners = vectors[:0].copy(), owners[:0].copy()
             self._centre = vectors.mean(0, dtype=np.float32)
-            self._spread = np.maximum(_deviation(vectors, self._centre), TINY)
+            self._spread = np.maximum(_deviation(vectors, self._centre), EPSILON)
             self._scratch = _Scratch(_words(len(self._centre)))
         self._encode(vectors, owners, self._centre)
 
@@ -132,7 +132,7 @@ class Codes:
             if not self._blocks or self._blocks[-1].count == BLOCK:
                 self._blocks.append(_Block(len(centre)))
             block = self._blocks[-1]
-            end = min(start + ENCODED, start + BLOCK - block.count, len(vectors))
+            end = min(start + BATCH_VECTORS, start + BLOCK - block.count, len(vectors))
             block.add(encode(vectors[start:end], centre, self._spread))
             start = end
 
@@ -150,16 +150,13 @@ class Codes:
 class Encoded:
     """Some vectors as codes."""
 
-    planes: Words
-    """High and low bits of each dimension, (2, words, vectors); 1 for +1, 0 for -1."""
-    factor: Floats
-    """What a code is multiplied by."""
+    planes: Words  # high and low bits of each dimension, (2, words, vectors); 1 for +1, 0 for -1
+    factor: Floats  # what a code is multiplied by
     common: Floats
     """m . x, the cosine with the mean times its length."""
     fine: NDArray[np.int8]
     """Each dimension of x - m by its deviation, in steps, (vectors, dimension)."""
-    width: Floats
-    """Of a step: STEPS of them are a vector's largest dimension."""
+    width: Floats  # of a step: STEPS of them are a vector's largest dimension
 
 
 def encode(vectors: Vectors, centre: Floats, spread: Floats) -> Encoded:
@@ -171,7 +168,7 @@ def encode(vectors: Vectors, centre: Floats, spread: Floats) -> Encoded:
     rest = vectors - centre
     high = rest >= 0
     even = rest / spread
-    width = np.maximum(np.abs(even).max(1), TINY) / np.float32(STEPS)
+    width = np.maximum(np.abs(even).max(1), EPSILON) / np.float32(STEPS)
     fine = np.rint(even / width[:, None]).astype(np.int8)
     np.abs(rest, out=rest)
     square = np.einsum("ij,ij->i", rest, rest)
@@ -181,14 +178,14 @@ def encode(vectors: Vectors, centre: Floats, spread: Floats) -> Encoded:
     along = rest.sum(1)
     along += 2 * np.einsum("ij,ij->i", rest, outer)
     planes = np.stack([_packed(high), _packed(outer == high)])
-    return Encoded(planes, square / np.maximum(along, TINY), common, fine, width)
+    return Encoded(planes, square / np.maximum(along, EPSILON), common, fine, width)
 
 
 def _deviation(vectors: Vectors, centre: Floats) -> Floats:
     """The standard deviation of each dimension, by parts that stay in a core's cache."""
     square = np.zeros(len(centre), np.float32)
-    for start in range(0, len(vectors), ENCODED):
-        rest = vectors[start : start + ENCODED] - centre
+    for start in range(0, len(vectors), BATCH_VECTORS):
+        rest = vectors[start : start + BATCH_VECTORS] - centre
         rest *= rest
         rest[0] += square
         square = rest.sum(0)
@@ -243,7 +240,7 @@ class _Question:
         size = np.abs(rest)
         counted = size >= _threshold(size)
         self.signs, self.counted = _packed((rest >= 0)[None]), _packed(counted[None])
-        self.factor = float(rest @ rest) / max(float(size[counted].sum()), float(TINY))
+        self.factor = float(rest @ rest) / max(float(size[counted].sum()), float(EPSILON))
         self.dimensions = int(counted.sum())
         self.constant = float(rest @ centre)
 

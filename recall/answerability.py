@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from core.results import Lane
-from index.chunks import Floats
+from index.fields import Floats
 from index.matrix import NOWHERE
 from index.postings import Rows
 from recall.query import ENTITY, MAX_NAMES, Query, Ranking, above_noise, dated

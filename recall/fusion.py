@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from index.chunks import Floats, Index
+from index.chunks import Index
+from index.fields import Floats
 from index.matrix import nth_highest
 from index.postings import Rows
 

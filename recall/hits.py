@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from core.results import Hit, Lane
 from core.types import ChunkRow, EntityRow
-from index.chunks import Floats, Index
+from index.chunks import Index
+from index.fields import Floats
 from index.matrix import NOWHERE
 from index.postings import Rows
 from recall.fusion import DIGITS, RANK_DIGITS, ordered, rrf, stock_boost

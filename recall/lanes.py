@@ -14,7 +14,7 @@ import numpy as np
 
 from core.results import Lane
 from core.types import Naming, Scope
-from index.chunks import Floats, Mask
+from index.fields import Floats, Mask
 from index.matrix import NOWHERE
 from index.postings import Rows
 from recall.fusion import DIGITS, best_rows, ordered

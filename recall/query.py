@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from core.types import Noise, Scope, milliseconds
 from embedding.vectors import QuestionVector
-from index.chunks import UNSPACED, Floats, Lexical, Mask, Meaning
+from index.chunks import UNSPACED, Lexical, Meaning
+from index.fields import Floats, Mask
 from index.postings import Rows
 from store import View
 from text import dates, words

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.results import Lane
-from index.chunks import QUESTION, TELLS_TIME, Floats, Index, Mask
+from index.chunks import QUESTION, TELLS_TIME, Index
+from index.fields import Floats, Mask
 from index.postings import Rows
 from recall.query import Query, Ranking, dated
 from text import words

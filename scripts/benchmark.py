@@ -8,30 +8,42 @@ to standard output in Markdown, the progress to standard error.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 from core.errors import MneloError
 
-RETRIEVAL, SERVE, TIMELINE = "--retrieval", "--serve", "--timeline"
-
-Parts = tuple[
-    Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], dict[str, Any]]
-]
+RETRIEVAL = "--retrieval"
+PARTS = {
+    RETRIEVAL: (
+        "benchmark_retrieval",
+        "how well questions find what answers them, in files of conversations",
+    ),
+    "--serve": (
+        "benchmark_serve",
+        "how long a client waits for the server's answers, embedding included",
+    ),
+    "--timeline": (
+        "benchmark_timeline",
+        "how long the timeline's tools take, and how its groups are found",
+    ),
+}
+"""The module of each part, which is loaded only when it is asked for, and what it measures."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    add_arguments, run = _parts(arguments)
-    parser = _parser()
-    add_arguments(parser)
+    asked = next((PARTS[each][0] for each in PARTS if each in arguments), "benchmark_speed")
+    part, parser = import_module(asked), _parser()
+    part.add_arguments(parser)
     given = parser.parse_args(arguments)
     if given.json and not given.json.parent.is_dir():  # before the work, not after it
         parser.error(f"{given.json.parent} is no folder")
     try:
-        report = run(given)
+        report = part.run(given)
     except MneloError as error:
         print(error, file=sys.stderr)
         return 1
@@ -41,47 +53,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parts(arguments: Sequence[str]) -> Parts:
-    """The options and the work of what is to be measured; the others are not even imported."""
-    if RETRIEVAL in arguments:
-        import benchmark_retrieval
-
-        return benchmark_retrieval.add_arguments, benchmark_retrieval.run
-    if SERVE in arguments:
-        import benchmark_serve
-
-        return benchmark_serve.add_arguments, benchmark_serve.run
-    if TIMELINE in arguments:
-        import benchmark_timeline
-
-        return benchmark_timeline.add_arguments, benchmark_timeline.run
-    from benchmark_speed import add_arguments, run
-
-    return add_arguments, run
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmark.py", description=__doc__, allow_abbrev=False)
-    parser.add_argument(
-        RETRIEVAL,
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="how well questions find what answers them, in files of conversations "
-        f"({RETRIEVAL} FILE --help tells its own options)",
-    )
-    parser.add_argument(
-        SERVE,
-        action="store_true",
-        help="how long a client waits for the server's answers, embedding included "
-        f"({SERVE} --help tells its own options)",
-    )
-    parser.add_argument(
-        TIMELINE,
-        action="store_true",
-        help="how long the timeline's tools take, and how its groups are found "
-        f"({TIMELINE} --help tells its own options)",
-    )
+    for option, (_, about) in PARTS.items():
+        files = option == RETRIEVAL
+        kind: dict[str, Any] = {"action": "store_true"}
+        if files:
+            kind = {"nargs": "+", "type": Path, "metavar": "FILE"}
+        more = f"({option}{' FILE' if files else ''} --help tells its own options)"
+        parser.add_argument(option, help=f"{about} {more}", **kind)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the report there too")
     return parser
 

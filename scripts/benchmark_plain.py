@@ -65,13 +65,13 @@ _CONTAINING = """
 _NAMED = "SELECT id FROM entities WHERE {} LIMIT 20"
 _EITHER = "{0} LIKE ? ESCAPE '\\' OR {1} LIKE ? ESCAPE '\\'"
 SQLITE = apsw.sqlite_lib_version()
-MOST_TERMS = 4
+MAX_TERMS = 4
 
 
 def _any_like(statement: str, *columns: str) -> list[str]:
     """The statement for one pattern in either column, for two patterns, and so on."""
     either = _EITHER.format(*columns)
-    return [statement.format(" OR ".join([either] * count)) for count in range(1, MOST_TERMS + 1)]
+    return [statement.format(" OR ".join([either] * count)) for count in range(1, MAX_TERMS + 1)]
 
 
 CONTAINING = _any_like(_CONTAINING, "content", "metadata")
@@ -178,7 +178,7 @@ def _named_row(entity: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _like(db: apsw.Connection, statements: Sequence[str], question: str) -> list[Any]:
     """What has any of the question's first terms in it."""
-    terms = [term for term in TERM.findall(question) if len(term) > 1][:MOST_TERMS]
+    terms = [term for term in TERM.findall(question) if len(term) > 1][:MAX_TERMS]
     escaped = [re.sub(r"([\\%_])", r"\\\1", term) for term in terms]
     bound = [f"%{term}%" for term in escaped for _ in range(2)]
     return [row[0] for row in db.execute(statements[len(terms) - 1], bound)] if terms else []

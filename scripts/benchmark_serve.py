@@ -26,18 +26,8 @@ from tqdm import tqdm
 from _root import ROOT
 
 sys.path.insert(1, str(ROOT / "api"))  # the client is one file, to be copied anywhere
-from benchmark_speed import (
-    MODELS,
-    Question,
-    Report,
-    Stopwatch,
-    Trial,
-    at_least_one,
-    heading,
-    row,
-    settings,
-    stored,
-)
+import benchmark_speed as speed
+from benchmark_corpus import Question
 from memory import Memory
 from mnelo_client import MneloClient
 
@@ -55,13 +45,12 @@ ROWS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
-    count: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
-    parser.add_argument("--chunks", default=6300, help="memories to make up", **count)
-    parser.add_argument("--queries", default=100, help="questions to ask", **count)
-    parser.add_argument("--top-k", default=10, help="memories per answer", **count)
+    parser.add_argument("--chunks", default=6300, help="memories to make up", **speed.COUNT)
+    parser.add_argument("--queries", default=100, help="questions to ask", **speed.COUNT)
+    parser.add_argument("--top-k", default=10, help="memories per answer", **speed.COUNT)
     parser.add_argument(
         "--embedder",
-        choices=MODELS,
+        choices=speed.MODELS,
         default="offline",
         help="no model, the one that came with the installation, or the pure Python one",
     )
@@ -69,18 +58,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(baseline=False)
 
 
-def run(args: argparse.Namespace) -> Report:
+def run(args: argparse.Namespace) -> speed.Report:
     """Measure, print it as a table and return the figures."""
     with _ended_by_signals(), TemporaryDirectory(prefix="mnelo-benchmark-") as folder:
-        trial = Trial(args, Path(folder))
-        seeded = stored(trial)
+        trial = speed.Trial(args, Path(folder))
+        seeded = speed.stored(trial)
         with _serving(trial) as served:
             report = {"config": _conditions(trial), **seeded, **_asked(trial, served)}
-    print("\n".join(_told(report)))
+    print("\n".join(_markdown(report)))
     return report
 
 
-def _conditions(trial: Trial) -> Report:
+def _conditions(trial: speed.Trial) -> speed.Report:
     names = ("chunks", "queries", "top_k", "embedder", "seed")
     model = trial.model
     return {
@@ -113,7 +102,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _serving(trial: Trial) -> Iterator[Served]:
+def _serving(trial: speed.Trial) -> Iterator[Served]:
     """The server on the trial's file, until the block is left, in whatever way."""
     token, said = secrets.token_hex(16), trial.folder / "server.log"
     database = str(trial.folder / "memory.db")
@@ -134,9 +123,9 @@ def _serving(trial: Trial) -> Iterator[Served]:
             process.wait()
 
 
-def _environment(trial: Trial, token: str) -> dict[str, str]:
-    """The defaults, whatever is set outside, with what the trial's own settings change."""
-    config = settings(trial.args, trial.folder)
+def _environment(trial: speed.Trial, token: str) -> dict[str, str]:
+    """The defaults, whatever is set outside, with what the trial's own speed.settings change."""
+    config = speed.settings(trial.args, trial.folder)
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("MN")},
         "MNELO_HOME": str(trial.folder),
@@ -168,7 +157,7 @@ def _awaited(look: Callable[[], Any]) -> Any:
 # --- Asking ----------------------------------------------------------------------------
 
 
-def _asked(trial: Trial, served: Served) -> Report:
+def _asked(trial: speed.Trial, served: Served) -> speed.Report:
     """Every question, once the server has its model and has answered some others."""
     with trial.open() as memory, MneloClient(served.url, token=served.token) as client:
 
@@ -176,7 +165,7 @@ def _asked(trial: Trial, served: Served) -> Report:
             return client.recall(question.text, top_k=trial.args.top_k)
 
         _await_model(trial, client)
-        ready, first = time.perf_counter() - served.started, Stopwatch()
+        ready, first = time.perf_counter() - served.started, speed.Stopwatch()
         for question in trial.warm_up:
             first.time(ask, question)
             trial.answer(memory, question)
@@ -191,10 +180,10 @@ def _asked(trial: Trial, served: Served) -> Report:
 
 
 def _side_by_side(
-    trial: Trial, memory: Memory, ask: Callable[[Question], Sequence[Any]]
-) -> dict[str, Stopwatch]:
+    trial: speed.Trial, memory: Memory, ask: Callable[[Question], Sequence[Any]]
+) -> dict[str, speed.Stopwatch]:
     """Each question in every way in turn, so that what else the machine does slows all alike."""
-    watches = {name: Stopwatch() for name in ROWS}
+    watches = {name: speed.Stopwatch() for name in ROWS}
     for question in tqdm(trial.fresh, desc="asking", unit=" questions"):
         watches["uncached"].time(ask, question)
         watches["kept"].time(ask, question)
@@ -205,7 +194,7 @@ def _side_by_side(
     return watches
 
 
-def _await_model(trial: Trial, client: MneloClient) -> None:
+def _await_model(trial: speed.Trial, client: MneloClient) -> None:
     def settled() -> str:
         state = str(client.stats()["embedder"]["state"])
         return state if state in ("ready", "off") else ""
@@ -218,17 +207,17 @@ def _await_model(trial: Trial, client: MneloClient) -> None:
 # --- The table -------------------------------------------------------------------------
 
 
-def _told(report: Report) -> Iterator[str]:
+def _markdown(report: speed.Report) -> Iterator[str]:
     """The report as a person reads it, in Markdown."""
     config = report["config"]
     yield (
         f"{config['chunks']} memories, {config['queries']} questions, top {config['top_k']}, "
         f"model {config['model'] or 'none'}.\n"
     )
-    yield from heading("ms", (*COLUMNS, ""))
-    for name, told in ROWS.items():
+    yield from speed.heading("ms", (*COLUMNS, ""))
+    for name, about in ROWS.items():
         if name in report:
-            yield row(name, (*(report[name][f"{column}_ms"] for column in COLUMNS), told))
+            yield speed.row(name, (*(report[name][f"{column}_ms"] for column in COLUMNS), about))
     yield (
         f"\nThe way to the server and back takes {report['way_ms']:.2f} ms. Its model was loaded "
         f"{report['ready_s']:.2f} s after the start; the first question took "

@@ -16,20 +16,18 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
-from zlib import crc32
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
 import embedder
-from benchmark_plain import SQLITE, Baseline
+from benchmark_corpus import BATCH_ITEMS, ClusteredVectors, Corpus, Question, Watched
+from benchmark_plain import SQLITE, Baseline, Look
 from config import LANES, VERSION, Config
 from core.results import Hit
 from core.types import Vectors
@@ -41,24 +39,20 @@ from server.metrics import resident_bytes
 from text.words import query_terms, stems
 
 WARM_UP = 5  # questions asked before any that counts
-AT_ONCE = 500  # memories of one remember_many; questions whose vectors are kept at a time
 SETTLE = 0.004  # seconds after an answer, for what is written behind it to count as its work
 MODELS = {"none": "none", "offline": "offline", "use": embedder.OFFLINE_USE}
 """What --embedder may name besides made-up vectors, as the settings call it."""
 EXACT = 10  # nearest vectors that should be found
-TAIL = 40  # characters at its end that tell a text: others may have been put before it
 
 T = TypeVar("T")
-Ints = NDArray[np.int32]
 Report = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
-    count: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
-    parser.add_argument("--chunks", default=10_000, help="memories to make up", **count)
-    parser.add_argument("--queries", default=100, help="questions to ask", **count)
-    parser.add_argument("--top-k", default=10, help="memories per answer", **count)
+    parser.add_argument("--chunks", default=10_000, help="memories to make up", **COUNT)
+    parser.add_argument("--queries", default=100, help="questions to ask", **COUNT)
+    parser.add_argument("--top-k", default=10, help="memories per answer", **COUNT)
     parser.add_argument("--baseline", action="store_true", help="also measure the plain design")
     parser.add_argument(
         "--embedder",
@@ -67,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no model, the one that came with the installation, the pure Python one, or vectors "
         "that need none",
     )
-    parser.add_argument("--dim", default=384, help="dimensions of those vectors", **count)
+    parser.add_argument("--dim", default=384, help="dimensions of those vectors", **COUNT)
     parser.add_argument("--seed", type=int, default=1, help="another one makes other memories")
 
 
@@ -78,11 +72,14 @@ def at_least_one(text: str) -> int:
     return number
 
 
+COUNT: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
+
+
 def run(args: argparse.Namespace) -> Report:
     """Measure, print it as tables and return the figures."""
     with TemporaryDirectory(prefix="mnelo-benchmark-") as folder, ExitStack() as stack:
         report = _measured(Trial(args, Path(folder)), stack)
-    print("\n".join(_told(report)))
+    print("\n".join(_markdown(report)))
     return report
 
 
@@ -124,292 +121,6 @@ class Stopwatch:
         return {**rounded, "empty_count": self.empty, "empty_pct": empty_pct}
 
 
-# --- Words -----------------------------------------------------------------------------
-
-COMMON = """
-    the of and to in a is that for it was on are as with they at be this from have or by one had
-    not but what all were when we there can an your which their said if do will each about how up
-    out them then she many some so these would other into has more her two like him see time
-    could no make than first been its who now people my made over did down only way find use may
-    after day new meeting plan because good same before right
-"""
-COMMON_CHINESE = (
-    "的 了 在 是 和 我们 也 这个 有 不 就 都 说 要 会 到 今天 已经 项目 可以 没有 问题 时候 工作"
-)
-ONSETS = """
-    b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p ph pl pr qu r s sc sh sl sp st str t th
-    tr v w z
-"""
-VOWELS = "a e i o u ai ea ee ou y"
-CODAS = "n r l s t m ck nd ng nt st rd x p"
-HAN = [bytes((0xB0 + at // 94, 0xA1 + at % 94)).decode("gb2312") for at in range(3755)]
-"""The common characters, of the first level of GB 2312."""
-
-
-def _english_words(rng: np.random.Generator, count: int) -> list[str]:
-    """Words that look like English ones: common ones first, then ever longer ones."""
-    syllables = [
-        onset + vowel + coda
-        for onset in ONSETS.split()
-        for vowel in VOWELS.split()
-        for coda in ("", *CODAS.split())
-    ]
-    picks = rng.integers(len(syllables), size=(2 * count, 3)).tolist()
-    made = (
-        "".join(syllables[pick] for pick in row[: 1 + 3 * at // (2 * count)])
-        for at, row in enumerate(picks)
-    )
-    return list(dict.fromkeys([*COMMON.split(), *made]))[:count]
-
-
-def _chinese_words(rng: np.random.Generator, count: int) -> list[str]:
-    """Words of two characters, of which some are common and some are rare."""
-    characters = rng.permutation(HAN).tolist()
-    picks = _zipf(rng, len(HAN), (2 * count, 2)).tolist()
-    made = (characters[first] + characters[second] for first, second in picks)
-    return list(dict.fromkeys([*COMMON_CHINESE.split(), *made]))[:count]
-
-
-def _zipf(rng: np.random.Generator, count: int, size: tuple[int, int]) -> Ints:
-    """Numbers below `count`, each as often as the word of that rank is used."""
-    share = np.cumsum(1 / (np.arange(count) + 2.7))
-    picks = np.searchsorted(share, rng.random(size) * share[-1])
-    return np.asarray(np.minimum(picks, count - 1), np.int32)
-
-
-# --- Memories and questions ------------------------------------------------------------
-
-NEW_ENTITIES = 0.73  # by each memory
-RELATIONS = 3  # said by each memory; those said again count once
-SESSION = 20  # memories
-VERBS = ("depends_on", "works_with", "owns", "part_of", "competes_with", "decided_by")
-TAGS = ("trading", "planning", "family", "travel", "research", "code", "health", "house", "music")
-MOVES = ("建仓", "加仓", "减仓", "清仓")
-BEGIN = datetime(2024, 1, 1, 8, tzinfo=timezone.utc)
-ENGLISH, CHINESE, BOTH = range(3)
-ASKED = (
-    (ENGLISH, "{a} {b}"),
-    (BOTH, "{name}"),
-    (CHINESE, "{code} 建仓"),
-    (CHINESE, "{x}{y}"),
-    (ENGLISH, "what did we decide about {name} and the {a} {b} after the {c} meeting?"),
-    (BOTH, "{digits}"),
-    (CHINESE, "关于{name}的{x}和{y}，上次是怎么决定的？"),
-    (BOTH, "{a} {x}"),
-)
-"""The kinds of questions, and the language of the memories they ask for."""
-
-
-class Question(NamedTuple):
-    text: str
-    about: int
-    """The memory it asks for."""
-
-
-class Corpus:
-    """Made-up memories by their number, and questions about them; the same for a seed.
-
-    >>> Corpus(20, seed=1).memory(7) == Corpus(20, seed=1).memory(7)
-    True
-    """
-
-    def __init__(self, size: int, seed: int) -> None:
-        self.size, self._seed = size, seed
-        rng = np.random.default_rng(seed)
-        words = int(120 * size**0.5)  # twice as much text has 1.4 times as many different words
-        self._english = _english_words(rng, max(words, 600))
-        self._chinese = _chinese_words(rng, max(words // 2, 300))
-        self._picked = (
-            _zipf(rng, len(self._english), (size, 20)),
-            _zipf(rng, len(self._chinese), (size, 22)),
-        )
-        known = NEW_ENTITIES * np.arange(size)
-        self._earlier = (known * rng.power(0.6, size)).astype(np.int32)
-        # Much leads to a few, and most to the first.
-        self._others = (known[:, None] * rng.power(0.35, (size, RELATIONS))).astype(np.int32)
-        self._spelled = rng.integers(1 << 30, size=(int(NEW_ENTITIES * size) + 1, 4))
-
-    # -- memories --
-
-    def memories(self) -> Iterator[list[dict[str, Any]]]:
-        """All of them, in batches."""
-        for start in range(0, self.size, AT_ONCE):
-            yield [self.memory(at) for at in range(start, min(start + AT_ONCE, self.size))]
-
-    def memory(self, at: int) -> dict[str, Any]:
-        """One memory, as remember_many takes it."""
-        about, new, session = self.about(at), self._new(at), at // SESSION
-        return {
-            "content": self._text(at, about[0]),
-            "source": f"agent {at % 7}",
-            "session_id": f"session {session}",
-            "timestamp": (BEGIN + timedelta(hours=5 * session, minutes=at % SESSION)).isoformat(),
-            "importance": at * 37 % 100 / 100,
-            "tags": [TAGS[session % len(TAGS)]],
-            "entities": [self._entity(each) if each in new else self.named(each) for each in about],
-            "relations": self._relations(at, about[0]),
-        }
-
-    def about(self, at: int) -> list[int]:
-        """The entities of a memory: a new one if any, and one that is known."""
-        return list(dict.fromkeys([*self._new(at), int(self._earlier[at])]))
-
-    def _new(self, at: int) -> range:
-        return range(int(NEW_ENTITIES * at), int(NEW_ENTITIES * (at + 1)))
-
-    def _relations(self, at: int, number: int) -> list[dict[str, Any]]:
-        others = dict.fromkeys(self._others[at].tolist())
-        return [
-            {
-                "source_id": self.named(number),
-                "target_id": self.named(other),
-                "relation": VERBS[(at + other) % len(VERBS)],
-                "weight": (at * 31 + other * 17) % 101 / 100,
-            }
-            for other in others
-            if other != number
-        ]
-
-    def _text(self, at: int, number: int) -> str:
-        english, chinese = self._said(at)
-        name = self.named(number)
-        if number % 3 == 0:
-            name += f" {MOVES[at % 4]} {at % 97}.{at % 89:02d}"
-        if at % 3 == ENGLISH:
-            return f"{' '.join(english[:9]).capitalize()} {name} {' '.join(english[9:])}."
-        first, second, third = (
-            "".join(chinese[start:end]) for start, end in ((0, 8), (8, 15), (15, 22))
-        )
-        if at % 3 == CHINESE:
-            return f"{first}，{name}{second}。{third}。"
-        return f"{name}: {' '.join(english[:10])}，{first}。"
-
-    def _said(self, at: int) -> tuple[list[str], list[str]]:
-        english, chinese = (picked[at].tolist() for picked in self._picked)
-        return [self._english[each] for each in english], [self._chinese[each] for each in chinese]
-
-    # -- entities --
-
-    def named(self, number: int) -> str:
-        """The id of an entity: a stock code, two English words or three characters."""
-        picks = self._spelled[number].tolist()
-        if number % 3 == 0:
-            return f"{'sh' if number % 2 else 'sz'}{600000 + number // 3}"
-        if number % 3 == 1:
-            return " ".join(self._rare(pick).title() for pick in picks[:2])
-        return "".join(HAN[pick % len(HAN)] for pick in picks[:3])
-
-    def _rare(self, pick: int) -> str:
-        common = len(self._english) // 4
-        return self._english[common + pick % (len(self._english) - common)]
-
-    def _entity(self, number: int) -> dict[str, Any]:
-        picks, known = self._spelled[number].tolist(), {"id": self.named(number)}
-        if number % 3 == 0:
-            name = "".join(HAN[pick % len(HAN)] for pick in picks)
-            return {**known, "kind": "stock", "name": name}
-        if number % 3 == 1:
-            alias = f"{self._rare(picks[2])}{number % 977}"
-            return {**known, "kind": "project", "aliases": [alias]}
-        return {**known, "kind": "person"}
-
-    # -- questions --
-
-    def questions(self, count: int) -> list[Question]:
-        """Different questions of every kind in turn; fewer where there is not enough to ask."""
-        rng = np.random.default_rng((self._seed, 1))
-        found: dict[str, Question] = {}
-        for attempt in range(20 * count):
-            language, form = ASKED[attempt % len(ASKED)]
-            at = min(int(rng.integers(self.size)) // 3 * 3 + language, self.size - 1)
-            text = form.format(**self._parts(at, int(rng.integers(1 << 20))))
-            found.setdefault(text, Question(text, at))
-            if len(found) == count:
-                break
-        return list(found.values())
-
-    def _parts(self, at: int, pick: int) -> dict[str, str]:
-        """What a question about a memory may have in it."""
-        english, chinese = self._said(at)
-        solid = [word for word in english[:10] if word not in COMMON.split()] or english
-        a, b, c = (solid[(pick + step) % len(solid)] for step in range(3))
-        first, number = pick % 7, self.about(at)[0]
-        code = self.named(number - number % 3)
-        names = {"name": self.named(number), "code": code, "digits": code[2:]}
-        return {"a": a, "b": b, "c": c, "x": chinese[first], "y": chinese[first + 1], **names}
-
-
-# --- Models ----------------------------------------------------------------------------
-
-
-class ClusteredVectors:
-    """Stands for a model: texts have vectors in clusters, questions near the text they ask for."""
-
-    name = "benchmark/vectors"
-
-    def __init__(self, size: int, dim: int, seed: int, asked: Mapping[str, str]) -> None:
-        self.dim, self._seed = dim, seed
-        rng = np.random.default_rng((seed, 2))
-        centres = rng.standard_normal((max(200, size // 250), dim))
-        centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-        common = rng.standard_normal(dim)
-        # Models put all texts into one corner of their space.
-        self._centres = centres + 1.2 * common / np.linalg.norm(common)
-        self._asked = {question: self._near(text, question) for question, text in asked.items()}
-
-    def fits(self, text: str) -> bool:
-        return True
-
-    def passages(self, texts: Sequence[str]) -> Vectors:
-        return np.stack([self._placed(text) for text in texts])
-
-    def query(self, text: str) -> Vectors:
-        vector = self._asked.get(text)
-        return self._placed(text) if vector is None else vector
-
-    def _placed(self, text: str) -> Vectors:
-        number = crc32(text[-TAIL:].encode())
-        return _unit(self._centres[number % len(self._centres)] + 0.9 * self._noise(number))
-
-    def _near(self, text: str, question: str) -> Vectors:
-        return _unit(self._placed(text) + 0.5 * self._noise(crc32(question.encode())))
-
-    def _noise(self, number: int) -> Vectors:
-        rng = np.random.default_rng((self._seed, number))
-        return np.asarray(rng.standard_normal(self.dim) / self.dim**0.5, np.float32)
-
-
-def _unit(vector: NDArray[Any]) -> Vectors:
-    return np.asarray(vector / np.linalg.norm(vector), np.float32)
-
-
-class Watched:
-    """A model whose work on memories is timed, and whose vectors can be had once more."""
-
-    def __init__(self, model: Embedder) -> None:
-        self.name, self.dim, self.seconds = model.name, model.dim, 0.0
-        self.fits, self.query = model.fits, model.query
-        self._model = model
-        self._made: dict[str, Vectors] = {}
-
-    def passages(self, texts: Sequence[str]) -> Vectors:
-        started = time.perf_counter()
-        vectors = self._model.passages(texts)
-        self.seconds += time.perf_counter() - started
-        self._made.update(zip((text[-TAIL:] for text in texts), vectors, strict=True))
-        return vectors
-
-    def taken(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of these texts, which were made already; no others are kept."""
-        made, self._made = self._made, {}
-        missing = [text for text in texts if text[-TAIL:] not in made]
-        if missing:
-            made |= zip(
-                (text[-TAIL:] for text in missing), self._model.passages(missing), strict=True
-            )
-        return np.stack([made[text[-TAIL:]] for text in texts])
-
-
 def _model(args: argparse.Namespace, config: Config, asked: Mapping[str, str]) -> Embedder:
     if args.embedder in MODELS:
         return embedder.load(config, None)
@@ -445,9 +156,7 @@ class Trial:
         model = self.model
         load = None if model is None else (lambda recorded: model)
         config = settings(self.args, self.folder, recall_concurrent=concurrent)
-        memory = Memory(self.folder / "memory.db", config=config, load_model=load)
-        memory.wait_for_model(None)
-        return memory
+        return opened(self.folder, config, load)
 
     def answer(self, memory: Memory, question: Question, strategy: str = "rrf") -> list[Hit]:
         return memory.recall(question.text, top_k=self.args.top_k, strategy=strategy)["hits"]
@@ -455,6 +164,13 @@ class Trial:
     def vector(self, question: Question) -> Vectors | None:
         """The question's vector, for the plain design."""
         return None if self.model is None else self.model.query(question.text)
+
+
+def opened(folder: Path, config: Config, load: Callable[[str | None], Embedder] | None) -> Memory:
+    """The file in a folder, once its model is there."""
+    memory = Memory(folder / "memory.db", config=config, load_model=load)
+    memory.wait_for_model(None)
+    return memory
 
 
 def settings(args: argparse.Namespace, folder: Path, **chosen: Any) -> Config:
@@ -497,6 +213,13 @@ def _conditions(trial: Trial) -> Report:
     return {
         **{name: getattr(trial.args, name) for name in names},
         "dim": trial.model.dim if trial.model else 0,
+        **machine(),
+    }
+
+
+def machine() -> Report:
+    """On what all this was measured."""
+    return {
         "version": VERSION,
         "python": platform.python_version(),
         "sqlite": SQLITE,
@@ -550,21 +273,27 @@ def _ingest(trial: Trial, spent: float) -> Report:
 
 def _opened_anew(trial: Trial) -> Report:
     """What a fresh program needs: time until its first answer, and memory after many."""
-    told = {
+    plan = {
         "args": vars(trial.args) | {"folder": str(trial.folder)},
         "asked": trial.asked,
         "questions": [each.text for each in (*trial.warm_up, *trial.kept)],
     }
-    plan = trial.folder / "plan.json"
-    plan.write_text(json.dumps(told, default=str), "utf-8")
+    size = (trial.folder / "memory.db").stat().st_size
+    fresh = in_fresh_program("benchmark_speed", trial.folder, plan)
+    return {**fresh, "file_mb": round(size / 1e6, 2)}
+
+
+def in_fresh_program(module: str, folder: Path, plan: Report) -> Report:
+    """What a module's `open_anew` prints in a process of its own."""
+    file = folder / "plan.json"
+    file.write_text(json.dumps(plan, default=str), "utf-8")
     done = subprocess.run(  # noqa: S603 - ourselves
-        [sys.executable, "-c", "import benchmark_speed as b; b.open_anew()", str(plan)],
+        [sys.executable, "-c", f"import {module} as b; b.open_anew()", str(file)],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent)},
         stdout=subprocess.PIPE,
         check=True,
     )
-    size = (trial.folder / "memory.db").stat().st_size
-    return {**json.loads(done.stdout), "file_mb": round(size / 1e6, 2)}
+    return dict(json.loads(done.stdout))
 
 
 def open_anew() -> None:
@@ -663,14 +392,14 @@ PARTS: dict[str, tuple[Any, str]] = {
 
 
 def _words(trial: Trial, memory: Memory) -> Report:
-    """What ranking by words takes, with what neighbours lend each other and without."""
+    """Time to rank by words, with and without the words of neighbours."""
     spent: dict[str, list[float]] = {"with_context": [], "without_context": []}
     with memory.store.view() as view:
         index = view.snapshot().index
         for question in trial.kept:
             terms = view.term_numbers(stems(query_terms(question.text)))
             for way, times in spent.items():
-                index.past = way == "without_context"  # what is past lends nothing
+                index.past = way == "without_context"  # an index of the past ignores neighbours
                 started = time.thread_time()
                 index.lexical(terms, None)
                 times.append(1000 * (time.thread_time() - started))
@@ -702,8 +431,8 @@ def _twice(
 ) -> Iterator[Question]:
     """The questions, each asked once before, in portions so small that all vectors are kept."""
     with tqdm(total=len(questions), desc="asking", unit=" questions") as bar:
-        for start in range(0, len(questions), AT_ONCE):
-            portion = questions[start : start + AT_ONCE]
+        for start in range(0, len(questions), BATCH_ITEMS):
+            portion = questions[start : start + BATCH_ITEMS]
             for question in portion:
                 for ask in ways:
                     ask(question)
@@ -716,25 +445,23 @@ def _lanes(trial: Trial, memory: Memory, answers: Sequence[Sequence[Hit]]) -> Re
     """Each lane asked alone, though the graph starts from what all the others find."""
     report = {}
     for lane in LANES:
-        watch = Stopwatch()
-        for question in tqdm(trial.kept, desc=lane, unit=" questions"):
-            watch.time(trial.answer, memory, question, f"{lane}_only")
         found = sum(any(lane in hit["lanes"] for hit in hits) for hits in answers)
-        report[lane] = _of_lane(watch) | {"hits_pct": round(100 * found / len(answers), 1)}
+        times = _of_lane(trial, partial(trial.answer, memory, strategy=f"{lane}_only"))
+        report[lane] = times | {"hits_pct": round(100 * found / len(answers), 1)}
     return report
 
 
 def _baseline_lanes(trial: Trial, baseline: Baseline) -> Report:
-    report = {}
-    for lane, look in baseline.lanes().items():
-        watch = Stopwatch()
-        for question in trial.kept:
-            watch.time(look, question.text, trial.vector(question))
-        report[lane] = _of_lane(watch)
-    return report
+    def asking(look: Look) -> Callable[[Question], Sequence[Any]]:
+        return lambda question: look(question.text, trial.vector(question))
+
+    return {lane: _of_lane(trial, asking(look)) for lane, look in baseline.lanes().items()}
 
 
-def _of_lane(watch: Stopwatch) -> Report:
+def _of_lane(trial: Trial, ask: Callable[[Question], Sequence[Any]]) -> Report:
+    watch = Stopwatch()
+    for question in tqdm(trial.kept, desc="asking a lane", unit=" questions"):
+        watch.time(ask, question)
     summary = watch.summary()
     return {key: summary[key] for key in ("p50_ms", "p95_ms", "cpu_p50_ms")}
 
@@ -805,7 +532,7 @@ COLUMNS = ("p50", "p95", "p99", "min", "max", "mean", "stdev", "cpu_p50", "cpu_p
 WAYS = ("recall", "uncached", "together", "sequential", "baseline")
 
 
-def _told(report: Report) -> Iterator[str]:
+def _markdown(report: Report) -> Iterator[str]:
     """The report as a person reads it, in Markdown."""
     config, ingest = report["config"], report["ingest"]
     yield (
@@ -822,13 +549,13 @@ def _told(report: Report) -> Iterator[str]:
     for way in (way for way in WAYS if way in report):
         figures = [report[way][f"{column}_ms"] for column in COLUMNS]
         yield row(way, (*figures, report[way]["empty_pct"]))
-    yield from _told_lanes(report)
-    yield from _told_shares(report)
+    yield from _markdown_lanes(report)
+    yield from _markdown_shares(report)
     if "baseline" in report:
-        yield from _told_comparison(report["baseline"])
+        yield from _markdown_comparison(report["baseline"])
 
 
-def _told_lanes(report: Report) -> Iterator[str]:
+def _markdown_lanes(report: Report) -> Iterator[str]:
     theirs = report.get("baseline", {}).get("lanes", {})
     yield ""
     yield from heading(
@@ -839,7 +566,7 @@ def _told_lanes(report: Report) -> Iterator[str]:
         yield row(lane, shown + ([theirs[lane]["p50_ms"]] if theirs else []))
 
 
-def _told_shares(report: Report) -> Iterator[str]:
+def _markdown_shares(report: Report) -> Iterator[str]:
     shares = [f"{part} {spent:.2f}" for part, spent in report["shares"].items()]
     context = [
         f"{spent:.2f} {way[:-3].replace('_', ' ')}" for way, spent in report["words"].items()
@@ -848,7 +575,7 @@ def _told_shares(report: Report) -> Iterator[str]:
     yield f"Ranking by words alone: {', '.join(context)}."
 
 
-def _told_comparison(baseline: Report) -> Iterator[str]:
+def _markdown_comparison(baseline: Report) -> Iterator[str]:
     times = [
         f"{key.replace('_ratio_', ' ')} {value:.1f}"
         for key, value in baseline.items()

@@ -9,9 +9,6 @@ the second time counts: its vector is known by then. Times are of the wall and o
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,24 +24,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import _root  # noqa: F401 - makes the modules one folder up importable
+import benchmark_corpus as corpus
+import benchmark_speed as speed
 import embedder
-from benchmark_plain import SQLITE
-from benchmark_speed import (
-    CODAS,
-    HAN,
-    MODELS,
-    ONSETS,
-    TAGS,
-    VOWELS,
-    Corpus,
-    Report,
-    Stopwatch,
-    at_least_one,
-    heading,
-    row,
-    settings,
-)
-from config import VERSION
 from core.types import Vectors
 from embedder import Embedder
 from memory import Memory
@@ -62,18 +44,17 @@ WITH_CONTEXT = 5  # one in so many entries has a context
 CONTEXT_CHARACTERS = 9000
 WARM_UP = 3
 
-Parts = Mapping[str, float]
-"""Of what directions a vector is made, and how much of each."""
+Parts = Mapping[str, float]  # of what directions a vector is made, and how much of each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of this part."""
-    count: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
-    told = "entries to make up; several numbers for several files"
-    parser.add_argument("--entries", nargs="+", default=[1000, 5000], help=told, **count)
-    parser.add_argument("--queries", default=100, help="times that each tool is called", **count)
-    parser.add_argument("--top-k", default=3, help="entries per answer", **count)
-    models = [name for name in MODELS if name != "none"]
+    number = speed.COUNT
+    about = "entries to make up; several numbers for several files"
+    parser.add_argument("--entries", nargs="+", default=[1000, 5000], help=about, **number)
+    parser.add_argument("--queries", default=100, help="times that each tool is called", **number)
+    parser.add_argument("--top-k", default=3, help="entries per answer", **number)
+    models = [name for name in speed.MODELS if name != "none"]
     parser.add_argument(
         "--embedder",
         choices=(*models, "vectors"),
@@ -81,30 +62,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the model that came with the installation, the pure Python one, or vectors that "
         "need none; to models the made-up words mean little, so that of theirs only times count",
     )
-    parser.add_argument("--dim", default=384, help="dimensions of those vectors", **count)
+    parser.add_argument("--dim", default=384, help="dimensions of those vectors", **number)
     parser.add_argument("--seed", type=int, default=1, help="another one makes other entries")
 
 
-def run(args: argparse.Namespace) -> Report:
+def run(args: argparse.Namespace) -> speed.Report:
     """Measure, print it as tables and return the figures."""
     sizes = {}
     for size in args.entries:
         with TemporaryDirectory(prefix="mnelo-benchmark-") as folder:
             sizes[str(size)] = _measured(Trial(args, size, Path(folder)))
     report = {"config": _conditions(args), "sizes": sizes}
-    print("\n".join(_told(report)))
+    print("\n".join(_markdown(report)))
     return report
 
 
-def _conditions(args: argparse.Namespace) -> Report:
+def _conditions(args: argparse.Namespace) -> speed.Report:
     names = ("entries", "queries", "top_k", "embedder", "dim", "seed")
     return {
         **{name: getattr(args, name) for name in names},
-        "version": VERSION,
-        "python": platform.python_version(),
-        "sqlite": SQLITE,
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
+        **speed.machine(),
     }
 
 
@@ -113,8 +90,7 @@ def _conditions(args: argparse.Namespace) -> Report:
 
 class Asked(NamedTuple):
     text: str
-    about: int
-    """The entry it asks for."""
+    about: int  # the entry it asks for
 
 
 class Entries:
@@ -125,7 +101,7 @@ class Entries:
     """
 
     def __init__(self, size: int, seed: int) -> None:
-        self.size, self._corpus = size, Corpus(size, seed)
+        self.size, self._corpus = size, corpus.Corpus(size, seed)
         rng = np.random.default_rng((seed, 3))
         things = max(1, size // PER_THING)
         self._areas = max(1, things // PER_AREA)
@@ -148,10 +124,10 @@ class Entries:
 
     def entry(self, at: int, *, with_context: bool = True) -> dict[str, Any]:
         """One entry, as memory_write takes it; one in WITH_CONTEXT has a context, if wanted."""
-        told = {"summary": self.summary(at), "tags": self._tags(at), "category": "knowledge"}
+        entry = {"summary": self.summary(at), "tags": self._tags(at), "category": "knowledge"}
         if with_context and at % WITH_CONTEXT == 0:
-            told["context_text"] = self.context(at)
-        return told
+            entry["context_text"] = self.context(at)
+        return entry
 
     def summary(self, at: int) -> str:
         of = self._of[at]
@@ -170,7 +146,7 @@ class Entries:
 
     def _field(self, at: int) -> str:
         thing = self.things[at]
-        return TAGS[(at if thing is None else thing) % len(TAGS)]
+        return corpus.TAGS[(at if thing is None else thing) % len(corpus.TAGS)]
 
     def context(self, at: int) -> str:
         """Text of many paragraphs, from another place on for each entry."""
@@ -227,11 +203,14 @@ class Entries:
         return {f"thing {thing}": 0.6 * much, f"area {thing % self._areas}": 0.8 * much}
 
 
-SYLLABLES = ["".join(parts) for parts in product(ONSETS.split(), VOWELS.split(), CODAS.split())]
+SYLLABLES = [
+    "".join(parts)
+    for parts in product(corpus.ONSETS.split(), corpus.VOWELS.split(), corpus.CODAS.split())
+]
 
 
 def _chinese(number: int) -> str:
-    return HAN[number % len(HAN)] + HAN[(31 * number + 7) % len(HAN)]
+    return corpus.HAN[number % len(corpus.HAN)] + corpus.HAN[(31 * number + 7) % len(corpus.HAN)]
 
 
 def _english(number: int) -> str:
@@ -240,8 +219,8 @@ def _english(number: int) -> str:
     return SYLLABLES[first] + SYLLABLES[(second + 17) % len(SYLLABLES)]
 
 
-class PlantedVectors:
-    """Stands for a model: gives each text the vector that was planned for it, at once.
+class PlantedVectors(corpus.MadeUpVectors):
+    """Gives each text the vector that was planned for it, at once.
 
     All have one direction in common, as those of real models have; a text that nobody planned
     has nothing else in common with any.
@@ -259,9 +238,6 @@ class PlantedVectors:
         """Make the vectors of these texts, so that asking for them takes no time."""
         self._ready.update((text, self._placed(text)) for text in texts)
 
-    def fits(self, text: str) -> bool:
-        return True
-
     def passages(self, texts: Sequence[str]) -> Vectors:
         return np.stack([self.query(text) for text in texts])
 
@@ -273,7 +249,7 @@ class PlantedVectors:
         parts = self._parts.get(text, {text: 1.0})
         own = sum(weight * self._direction(name) for name, weight in parts.items())
         vector = self.COMMON * self._direction("") + own / np.linalg.norm(own)
-        return np.asarray(vector / np.linalg.norm(vector), np.float32)
+        return corpus.unit(vector)
 
     def _direction(self, name: str) -> NDArray[np.float64]:
         """A direction of its own for each name; those that many have are kept."""
@@ -282,29 +258,9 @@ class PlantedVectors:
         rng = np.random.default_rng((self._seed, crc32(name.encode())))
         made = rng.standard_normal(self.dim)
         made /= np.linalg.norm(made)
-        if name in ("", *TAGS) or name.startswith(("thing ", "area ")):
+        if name in ("", *corpus.TAGS) or name.startswith(("thing ", "area ")):
             self._shared[name] = made
         return made
-
-
-class Timed:
-    """A model whose work is timed."""
-
-    def __init__(self, model: Embedder) -> None:
-        self.name, self.dim, self.fits = model.name, model.dim, model.fits
-        self._model, self.spent = model, 0.0
-
-    def passages(self, texts: Sequence[str]) -> Vectors:
-        return self._timed(self._model.passages, texts)
-
-    def query(self, text: str) -> Vectors:
-        return self._timed(self._model.query, text)
-
-    def _timed(self, embed: Callable[[Any], Vectors], what: Any) -> Vectors:
-        started = time.perf_counter()
-        vectors = embed(what)
-        self.spent += 1000 * (time.perf_counter() - started)
-        return vectors
 
 
 # --- Measuring -------------------------------------------------------------------------
@@ -324,26 +280,23 @@ class Trial:
         asked = self.entries.questions(self.entries.size)
         return [each for each in asked if each.about < self.size][: self.args.queries]
 
-    def model(self) -> Timed:
-        if self.args.embedder in MODELS:
-            return Timed(embedder.load(settings(self.args, self.folder), None))
+    def model(self) -> corpus.Timed:
+        if self.args.embedder in speed.MODELS:
+            return corpus.Timed(embedder.load(speed.settings(self.args, self.folder), None))
         planted = PlantedVectors(self.args.dim, self.args.seed, self.entries.placed())
         planted.prepare(each.text for each in self.questions)
-        return Timed(planted)
+        return corpus.Timed(planted)
 
     def open(self, model: Embedder) -> Memory:
-        config = settings(self.args, self.folder)
-        path = self.folder / "memory.db"
-        memory = Memory(path, config=config, load_model=lambda recorded: model)
-        memory.wait_for_model(None)
-        return memory
+        config = speed.settings(self.args, self.folder)
+        return speed.opened(self.folder, config, lambda recorded: model)
 
     def query(self, timeline: Timeline, question: Asked) -> list[dict[str, Any]]:
         found = timeline.query(question.text, top_k=self.args.top_k)["results"]
         return list(found)
 
 
-def _measured(trial: Trial) -> Report:
+def _measured(trial: Trial) -> speed.Report:
     """What one file gives, part by part."""
     model = trial.model()
     with trial.open(model) as memory:
@@ -364,14 +317,14 @@ def _measured(trial: Trial) -> Report:
     return {**report, **written, "file_mb": round(size / 1e6, 2)}
 
 
-def _filled(trial: Trial, timeline: Timeline) -> Report:
+def _filled(trial: Trial, timeline: Timeline) -> speed.Report:
     started = time.perf_counter()
     for at in tqdm(range(trial.size), desc="writing", unit=" entries"):
         trial.ids.append(timeline.write(trial.entries.entry(at))["timeline_id"])
     return {"fill_s": round(time.perf_counter() - started, 3)}
 
 
-def _planted(trial: Trial) -> Report:
+def _planted(trial: Trial) -> speed.Report:
     """What the made-up entries are about."""
     things = [thing for thing in trial.entries.things[: trial.size] if thing is not None]
     counted = np.unique(things, return_counts=True)[1] if things else np.zeros(1, np.int64)
@@ -383,9 +336,9 @@ def _planted(trial: Trial) -> Report:
     }
 
 
-def _queries(trial: Trial, timeline: Timeline) -> Report:
+def _queries(trial: Trial, timeline: Timeline) -> speed.Report:
     """Questions whose vectors are known, and how many found what they ask for."""
-    watch, found = Stopwatch(), 0
+    watch, found = speed.Stopwatch(), 0
     for question in tqdm(trial.questions, desc="asking", unit=" questions"):
         trial.query(timeline, question)
         results = watch.time(trial.query, timeline, question)
@@ -393,23 +346,23 @@ def _queries(trial: Trial, timeline: Timeline) -> Report:
     return watch.summary() | {"found_pct": round(100 * found / len(trial.questions), 1)}
 
 
-def _contexts(trial: Trial, timeline: Timeline) -> Report:
+def _contexts(trial: Trial, timeline: Timeline) -> speed.Report:
     def read(at: int) -> list[dict[str, Any]]:
         return list(timeline.get_context(trial.ids[at])["segments"])
 
-    watch = Stopwatch()
+    watch = speed.Stopwatch()
     among = [at for at in trial.entries.with_context() if at < trial.size]
     for at in among[: trial.args.queries]:
         watch.time(read, at)
     return watch.summary()
 
 
-def _written(trial: Trial, timeline: Timeline, model: Timed) -> Report:
+def _written(trial: Trial, timeline: Timeline, model: corpus.Timed) -> speed.Report:
     """Writes into the full file, with and without a context; a question after each of the latter.
 
     That question then reads the new vector.
     """
-    watches, embedding = {name: Stopwatch() for name in WRITTEN}, []
+    watches, embedding = {name: speed.Stopwatch() for name in WRITTEN}, []
     more = iter(range(trial.size, trial.entries.size))
     asked = trial.questions
 
@@ -422,22 +375,22 @@ def _written(trial: Trial, timeline: Timeline, model: Timed) -> Report:
     long = {"context_text": trial.entries.context(0)}
     for turn in tqdm(range(trial.args.queries), desc="writing more", unit=" entries"):
         watches["write_with_context"].time(write, long)
-        model.spent = 0.0
+        model.seconds = 0.0
         watches["write"].time(write, {})
-        embedding.append(model.spent)
+        embedding.append(1000 * model.seconds)
         watches["query_after_write"].time(trial.query, timeline, asked[turn % len(asked)])
     report = {name: watch.summary() for name, watch in watches.items()}
     report["write"]["embedding_ms"] = round(float(np.median(embedding)), 3)
     return report
 
 
-def _rebuilt(timeline: Timeline) -> Report:
+def _rebuilt(timeline: Timeline) -> speed.Report:
     """One look for the groups, in full; the vectors are there already."""
-    (told, wall, cpu) = _once(timeline.rebuild_groups)
+    (done, wall, cpu) = _once(timeline.rebuild_groups)
     listed = timeline.list_groups()["groups"]
     kept = ("status", "k", "threshold", "grouped", "group_count", "notice")
     return {
-        **{name: told[name] for name in kept if name in told},
+        **{name: done[name] for name in kept if name in done},
         "largest": max((each["members"] for each in listed), default=0),
         "wall_s": wall,
         "cpu_s": cpu,
@@ -447,12 +400,12 @@ def _rebuilt(timeline: Timeline) -> Report:
 def _once(work: Callable[[], Any]) -> tuple[Any, float, float]:
     """What comes of some work, and its seconds of the wall and of the processor."""
     worked, started = time.process_time(), time.perf_counter()
-    told = work()
+    done = work()
     wall, cpu = time.perf_counter() - started, time.process_time() - worked
-    return told, round(wall, 3), round(cpu, 3)
+    return done, round(wall, 3), round(cpu, 3)
 
 
-def _degrees(memory: Memory, timeline: Timeline) -> Report:
+def _degrees(memory: Memory, timeline: Timeline) -> speed.Report:
     """With how many others an entry is joined, as the groups are looked for."""
     model = memory.embedding.model(None)
     if model is None:
@@ -466,9 +419,9 @@ def _degrees(memory: Memory, timeline: Timeline) -> Report:
     return {"edges": sum(degrees) // 2, **shown, "max": max(degrees)}
 
 
-def _doubles(timeline: Timeline) -> Report:
-    told, wall, cpu = _once(timeline.mark_duplicates)
-    return {"marked": told, "wall_s": wall, "cpu_s": cpu}
+def _doubles(timeline: Timeline) -> speed.Report:
+    done, wall, cpu = _once(timeline.mark_duplicates)
+    return {"marked": done, "wall_s": wall, "cpu_s": cpu}
 
 
 WRITTEN = ("write_with_context", "write", "query_after_write")
@@ -477,18 +430,10 @@ WRITTEN = ("write_with_context", "write", "query_after_write")
 # -- a process of its own --
 
 
-def _opened_anew(trial: Trial) -> Report:
+def _opened_anew(trial: Trial) -> speed.Report:
     """What a fresh program holds in memory: with the file open, after questions, after groups."""
-    told = {"args": vars(trial.args), "size": trial.size, "folder": str(trial.folder)}
-    plan = trial.folder / "plan.json"
-    plan.write_text(json.dumps(told, default=str), "utf-8")
-    done = subprocess.run(  # noqa: S603 - ourselves
-        [sys.executable, "-c", "import benchmark_timeline as b; b.open_anew()", str(plan)],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent)},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return dict(json.loads(done.stdout))
+    plan = {"args": vars(trial.args), "size": trial.size, "folder": str(trial.folder)}
+    return speed.in_fresh_program("benchmark_timeline", trial.folder, plan)
 
 
 def open_anew() -> None:
@@ -496,21 +441,21 @@ def open_anew() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     trial = Trial(argparse.Namespace(**plan["args"]), plan["size"], Path(plan["folder"]))
     model = trial.model()
-    if trial.args.embedder not in MODELS:
+    if trial.args.embedder not in speed.MODELS:
         trial.entries = Entries(1, trial.args.seed)  # what is made up is not the product's
-    held = {}
+    resident = {}
     with trial.open(model) as memory:
         timeline = memory.timeline()
-        held["opened_mb"] = _resident_mb()
+        resident["opened_mb"] = _resident_mb()
         started = time.perf_counter()
         for number, question in enumerate(trial.questions):
             trial.query(timeline, question)
             if not number:
-                held["first_query_ms"] = round(1000 * (time.perf_counter() - started), 3)
-        held["asked_mb"] = _resident_mb()
+                resident["first_query_ms"] = round(1000 * (time.perf_counter() - started), 3)
+        resident["asked_mb"] = _resident_mb()
         timeline.rebuild_groups()
-        held["grouped_mb"] = _resident_mb()
-    print(json.dumps(held))
+        resident["grouped_mb"] = _resident_mb()
+    print(json.dumps(resident))
 
 
 def _resident_mb() -> float:
@@ -529,7 +474,7 @@ ROWS = {
 }
 
 
-def _told(report: Report) -> Iterator[str]:
+def _markdown(report: speed.Report) -> Iterator[str]:
     """The report as a person reads it, in Markdown."""
     config = report["config"]
     sizes = ", ".join(map(str, config["entries"]))
@@ -537,15 +482,15 @@ def _told(report: Report) -> Iterator[str]:
         f"{sizes} entries, {config['queries']} calls, top {config['top_k']}, "
         f"embedder {config['embedder']}.\n"
     )
-    yield from heading("ms", ("entries", *COLUMNS, ""))
-    for name, told in ROWS.items():
+    yield from speed.heading("ms", ("entries", *COLUMNS, ""))
+    for name, about in ROWS.items():
         for size, found in report["sizes"].items():
-            yield row(name, (size, *(found[name][f"{each}_ms"] for each in COLUMNS), told))
+            yield speed.row(name, (size, *(found[name][f"{each}_ms"] for each in COLUMNS), about))
     for size, found in report["sizes"].items():
-        yield from _told_groups(size, found)
+        yield from _markdown_groups(size, found)
 
 
-def _told_groups(size: str, found: Report) -> Iterator[str]:
+def _markdown_groups(size: str, found: speed.Report) -> Iterator[str]:
     planted, rebuild, degrees = found["planted"], found["rebuild"], found["degrees"]
     double, process = found["duplicates"], found["process"]
     yield (

@@ -13,34 +13,32 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 from config import Config
-from core.errors import InvalidInput, MneloError, NotFound
+from core.errors import InvalidInput, NotFound
 from memory import Memory
 from mnelo_locale import message
 from store.types import Erasing, Found
 from upkeep import backup
 
 SHOWN_CHARACTERS = 70
-PATIENCE_SECONDS = 5.0
-"""How long it waits for others to leave the file to it."""
+PATIENCE_SECONDS = 5.0  # how long it waits for others to leave the file to it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(argv)
-    try:
-        what = _what(given)
-        config = Config.load(database_path=given.db, embedder_model="none", warm_up_embedder=False)
-        if not config.database_path.exists():  # it would be made
-            raise InvalidInput("erase.no_file", path=config.database_path)
-        with Memory(config=config) as memory:
-            told = _erase(memory, what, given)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
+    return _root.run(_run, _parser(), argv)
+
+
+def _run(given: argparse.Namespace) -> int:
+    what = _what(given)
+    config = Config.load(database_path=given.db, embedder_model="none", warm_up_embedder=False)
+    if not config.database_path.exists():  # it would be made
+        raise InvalidInput("erase.no_file", path=config.database_path)
+    with Memory(config=config) as memory:
+        done = _erase(memory, what, given)
     if given.json:
-        print(json.dumps(told, ensure_ascii=False))
-    return 0 if given.dry_run or told["finished"] else 1
+        print(json.dumps(done, ensure_ascii=False))
+    return 0 if given.dry_run or done["finished"] else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,12 +47,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--entity", metavar="ID", help="an entity with its names and relations")
     parser.add_argument("--source", metavar="NAME", help="all memories that are from a source")
     parser.add_argument("--session", metavar="ID", help="of the source, only those of a session")
-    told = "with the entity also the memories that mention it"
-    parser.add_argument("--with-memories", action="store_true", help=told)
-    parser.add_argument("--db", help="the database file, instead of the configured one")
+    also = "with the entity also the memories that mention it"
+    parser.add_argument("--with-memories", action="store_true", help=also)
+    _root.add_options(parser, "--db")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be removed")
-    parser.add_argument("--json", action="store_true", help="say what was done as one JSON object")
+    _root.add_options(parser, "--json")
     return parser
 
 
@@ -72,25 +70,27 @@ def _erase(memory: Memory, what: Erasing, given: argparse.Namespace) -> dict[str
     """Do what was asked, or finish what an earlier run began; what was found and done."""
     say = (lambda text: None) if given.json else print
     copies = _copies(memory)
-    told: dict[str, Any] = {"found": None, "erased": None, "finished": False}
-    told["copies"] = [str(path) for path in copies]
+    done: dict[str, Any] = {"found": None, "erased": None, "finished": False}
+    done["copies"] = [str(path) for path in copies]
     try:
         found = memory.store.erasure.find(what)
     except NotFound:
         if given.dry_run or not memory.store.erasure.is_unfinished():
             raise
     else:
-        told["found"] = asdict(found)
+        done["found"] = asdict(found)
         say(_preview(found))
         if given.dry_run:
-            return told
+            return done
         _confirm(given)
-        told["erased"] = _counted(memory.erase(what))
-        say(message("erase.done", **told["erased"]))
-    told["finished"] = memory.store.erasure.finish(PATIENCE_SECONDS)
-    say(message("erase.finished" if told["finished"] else "erase.waits", path=memory.path))
+        erased = memory.erase(what)
+        kinds = ("memories", "versions", "entities", "relations")
+        done["erased"] = {kind: erased.get(kind, 0) for kind in kinds}
+        say(message("erase.done", **done["erased"]))
+    done["finished"] = memory.store.erasure.finish(PATIENCE_SECONDS)
+    say(message("erase.finished" if done["finished"] else "erase.waits", path=memory.path))
     say(_told_of_copies(memory, copies))
-    return told
+    return done
 
 
 def _preview(found: Found) -> str:
@@ -112,11 +112,6 @@ def _confirm(given: argparse.Namespace) -> None:
     print(message("erase.ask"), end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InvalidInput("erase.left")
-
-
-def _counted(done: dict[str, int]) -> dict[str, int]:
-    kinds = ("memories", "versions", "entities", "relations")
-    return {kind: done.get(kind, 0) for kind in kinds}
 
 
 def _copies(memory: Memory) -> list[Path]:

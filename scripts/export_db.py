@@ -8,34 +8,31 @@ import json
 import sys
 from collections.abc import Sequence
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 from config import Config
-from core.errors import MneloError
 from mnelo_locale import message
 from transfer import exporting, importing
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="export_db.py", description=__doc__)
-    parser.add_argument("--db", help="the database file, instead of the configured one")
+    _root.add_options(parser, "--db")
     parser.add_argument("--to", metavar="FILE", default="-", help="where to; - is stdout (default)")
     parser.add_argument("--vectors", action="store_true", help="with the vectors of memories")
     parser.add_argument("--json", action="store_true", help="say what was written as JSON")
-    arguments = parser.parse_args(argv)
-    try:
-        database = Config.load(database_path=arguments.db).database_path
-        with importing.progress() as told:
-            counts = exporting.export(database, arguments.to, vectors=arguments.vectors, told=told)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
+    return _root.run(_export, parser, argv)
+
+
+def _export(given: argparse.Namespace) -> None:
+    database = Config.load(database_path=given.db).database_path
+    with importing.progress_bar() as progress:
+        counts = exporting.export(database, given.to, vectors=given.vectors, progress=progress)
     # Where the export itself goes to stdout, all else has to go elsewhere.
-    out = sys.stderr if arguments.to == "-" else sys.stdout
-    if arguments.json:
-        print(json.dumps({"file": arguments.to, "records": counts}, ensure_ascii=False), file=out)
+    out = sys.stderr if given.to == "-" else sys.stdout
+    if given.json:
+        print(json.dumps({"file": given.to, "records": counts}, ensure_ascii=False), file=out)
     else:
-        print(message("transfer.exported", to=arguments.to, **counts), file=out)
-    return 0
+        print(message("transfer.exported", to=given.to, **counts), file=out)
 
 
 if __name__ == "__main__":

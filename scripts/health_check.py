@@ -22,7 +22,17 @@ sys.path.append(str(_root.ROOT / "api"))  # for the client that asks the server
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(argv)
+    parser = argparse.ArgumentParser(
+        prog="health_check.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    parser.add_argument("--no-report", dest="report", action="store_false", help="keep no report")
+    parser.add_argument(
+        "--db", type=os.path.abspath, help="the database file, instead of the configured one"
+    )
+    given = parser.parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a timer's locale may not know every sign
     try:
@@ -38,20 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.report:
         _keep(report, config)
     return report.exit_status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="health_check.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
-    parser.add_argument("--no-report", dest="report", action="store_false", help="keep no report")
-    parser.add_argument(
-        "--db", type=os.path.abspath, help="the database file, instead of the configured one"
-    )
-    return parser
 
 
 def _keep(report: health.Report, config: Config) -> None:

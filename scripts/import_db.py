@@ -11,9 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 from config import Config
-from core.errors import MneloError
 from mnelo_locale import message
 from text.guard import Guard
 from transfer import importing
@@ -22,34 +21,27 @@ from transfer import importing
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="import_db.py", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="what export_db.py wrote")
-    parser.add_argument("--db", help="the database file, instead of the configured one")
+    _root.add_options(parser, "--db")
     parser.add_argument("--strict", action="store_true", help="import nothing if a line is wrong")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be imported")
-    parser.add_argument("--json", action="store_true", help="say what was done as one JSON object")
-    arguments = parser.parse_args(argv)
-    try:
-        config = Config.load(database_path=arguments.db)
-        with importing.progress() as told:
-            done = importing.take_in(
-                Path(arguments.file),
-                config,
-                strict=arguments.strict,
-                dry_run=arguments.dry_run,
-                told=told,
-            )
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
+    _root.add_options(parser, "--dry-run", "--json")
+    return _root.run(_import, parser, argv)
+
+
+def _import(given: argparse.Namespace) -> int:
+    config, file = Config.load(database_path=given.db), Path(given.file)
+    options = {"strict": given.strict, "dry_run": given.dry_run}
+    with importing.progress_bar() as progress:
+        done = importing.import_file(file, config, **options, progress=progress)
     for each in (*done.problems, *done.conflicts):
         print(each, file=sys.stderr)
-    if arguments.json:
-        print(json.dumps(_told(done), ensure_ascii=False))
+    if given.json:
+        print(json.dumps(_as_json(done), ensure_ascii=False))
     else:
-        _say(done, arguments.file, config)
+        _say(done, given.file, config)
     return 1 if done.problems else 0
 
 
-def _told(done: importing.Imported) -> dict[str, object]:
+def _as_json(done: importing.Imported) -> dict[str, object]:
     return {
         "imported": done.wrote,
         "records": done.counts,

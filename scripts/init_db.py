@@ -4,50 +4,39 @@ Safe to run again: it changes only what is not yet as it should be, and says wha
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 from config import Config
-from core.errors import MneloError
 from memory import Memory
 from mnelo_locale import message
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="init_db.py", description=__doc__)
-    parser.add_argument("--db", help="the database file, instead of the configured one")
+    _root.add_options(parser, "--db")
     parser.add_argument("--no-model", action="store_true", help=message("init.no_model_help"))
     parser.add_argument("--if-missing", action="store_true", help=message("init.if_missing_help"))
-    arguments = parser.parse_args(argv)
-    try:
-        # Without a model none is written down in the file either, so its first one is still open.
-        model = "none" if arguments.no_model else None
-        config = Config.load(database_path=arguments.db, embedder_model=model)
-        found = config.database_path.exists()
-        if found and arguments.if_missing:
-            return 0
-        with Memory(config=config) as memory:
-            print(message("init.found" if found else "init.made", path=memory.path))
-            memory.wait_for_model(None)
-            _report(memory, no_model=arguments.no_model)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return _root.run(_make, parser, argv)
+
+
+def _make(given: argparse.Namespace) -> None:
+    # Without a model the file records none, and may still get any model later.
+    model = "none" if given.no_model else None
+    config = Config.load(database_path=given.db, embedder_model=model)
+    found = config.database_path.exists()
+    if found and given.if_missing:
+        return
+    with Memory(config=config) as memory:
+        print(message("init.found" if found else "init.made", path=memory.path))
+        memory.wait_for_model(None)
+        _report(memory, no_model=given.no_model)
 
 
 def _report(memory: Memory, *, no_model: bool) -> None:
     stats = memory.stats()
-    print(
-        message(
-            "init.counts",
-            schema=stats["schema"],
-            chunks=stats["chunks"]["active"],
-            entities=stats["entities"]["active"],
-            relations=stats["relations"]["active"],
-        )
-    )
+    counts = {kind: stats[kind]["active"] for kind in ("chunks", "entities", "relations")}
+    print(message("init.counts", schema=stats["schema"], **counts))
     embedder = stats["embedder"]
     if no_model:
         print(message("init.model_later"))

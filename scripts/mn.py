@@ -21,6 +21,7 @@ from _root import ROOT
 sys.path.append(str(ROOT / "api"))  # for the client that asks the server
 from access import validation
 from access.auth import load_token
+from access.running import find_server
 from config import Config
 from core.errors import MneloError
 from mnelo_client import MneloClient
@@ -153,29 +154,24 @@ def _read(item: str) -> Any:
 @contextmanager
 def _asking(given: argparse.Namespace) -> Iterator[Ask]:
     """The server, if one serves this file, else the file itself."""
-    from admin import health
-
     config = Config.load(database_path=given.db)
-    server = health.find_server(config)
+    server = find_server(config)
     if server.state == "ours":
         with MneloClient(f"{server.url}/mcp", load_token(config, None, os.environ)) as client:
             yield lambda tool, arguments: client.call(f"memory_{tool}", arguments)
         return
-    from memory import CLIENT, Memory
-
-    CLIENT.set("mn")
-    with Memory(config=config) as memory:
+    with _opened(given, warm_up_embedder=None) as memory:
         memory.wait_for_model(MODEL_SECONDS)
         yield lambda tool, arguments: getattr(memory, tool)(**arguments)
 
 
 @contextmanager
-def _opened(given: argparse.Namespace) -> Iterator[Any]:
+def _opened(given: argparse.Namespace, warm_up_embedder: bool | None = False) -> Iterator[Any]:
     """The file itself, which may be open in a server at the same time."""
     from memory import CLIENT, Memory
 
     CLIENT.set("mn")
-    config = Config.load(database_path=given.db, warm_up_embedder=False)
+    config = Config.load(database_path=given.db, warm_up_embedder=warm_up_embedder)
     with Memory(config=config) as memory:
         yield memory
 
@@ -212,8 +208,8 @@ def _lines(answer: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{indent}{key}:"
             yield from _lines(value, f"{indent}  ")
         else:
-            told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield f"{indent}{key}: {told}"
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"{indent}{key}: {shown}"
 
 
 # --- The commands ----------------------------------------------------------------------

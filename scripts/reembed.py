@@ -12,12 +12,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 import embedder
 from admin import reembedding
 from admin.reembedding import Plan
 from config import Config
-from core.errors import MneloError
 from mnelo_locale import message
 
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
@@ -25,40 +24,39 @@ INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="reembed.py", description=__doc__)
-    told = "the model to change to, instead of the configured one"
-    parser.add_argument("--model", metavar="NAME", help=told)
-    parser.add_argument("--db", help="the database file, instead of the configured one")
-    told = "say what would be done and what it takes, change nothing"
-    parser.add_argument("--dry-run", action="store_true", help=told)
+    about = "the model to change to, instead of the configured one"
+    parser.add_argument("--model", metavar="NAME", help=about)
+    _root.add_options(parser, "--db")
+    about = "say what would be done and what it takes, change nothing"
+    parser.add_argument("--dry-run", action="store_true", help=about)
     parser.add_argument("--json", action="store_true", help="say it as one JSON object")
-    arguments = parser.parse_args(argv)
     try:
-        done = _reembed(arguments)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
+        return _root.run(_run, parser, argv)
     except KeyboardInterrupt:
         print(message("reembed.stopped"), file=sys.stderr)
         return INTERRUPTED
-    if arguments.json:
+
+
+def _run(given: argparse.Namespace) -> None:
+    done = _reembed(given)
+    if given.json:
         print(json.dumps(done, ensure_ascii=False))
-    return 0
 
 
-def _reembed(arguments: argparse.Namespace) -> dict[str, Any]:
-    config = settings = Config.load(database_path=arguments.db)
-    if arguments.model is not None:  # what the settings say of another model's size is not meant
-        named = {"embedder_model": arguments.model, "embedder_dim": 0}
-        config = Config.load(database_path=arguments.db, **named)
-    say = (lambda line: None) if arguments.json else print
-    model = reembedding.choose(config, named=arguments.model is not None)
+def _reembed(given: argparse.Namespace) -> dict[str, Any]:
+    config = settings = Config.load(database_path=given.db)
+    if given.model is not None:  # what the settings say of another model's size is not meant
+        named = {"embedder_model": given.model, "embedder_dim": 0}
+        config = Config.load(database_path=given.db, **named)
+    say = (lambda line: None) if given.json else print
+    model = reembedding.choose(config, named=given.model is not None)
     plan = reembedding.plan(config, model)
-    say(_told(plan, config))
-    told = _values(plan)
+    say(_sentence(plan, config))
+    values = _values(plan)
     reembedding.refuse_full(config, plan)
-    if arguments.dry_run:
+    if given.dry_run:
         say(message("reembed.dry_run"))
-        return {**told, "state": "done already" if plan.done else "to be done"}
+        return {**values, "state": "done already" if plan.done else "to be done"}
     with tqdm(total=plan.left, disable=plan.done or not plan.left) as bar:
         waiting = reembedding.run(config, plan, bar.update)
     if not plan.done:
@@ -67,10 +65,10 @@ def _reembed(arguments: argparse.Namespace) -> dict[str, Any]:
         say(message("notice.pending", count=waiting))
     if not embedder.suits(settings, model):
         say(message("reembed.set", model=model.name, dim=model.dim))
-    return {**told, "state": "done already" if plan.done else "done", "pending": waiting}
+    return {**values, "state": "done already" if plan.done else "done", "pending": waiting}
 
 
-def _told(plan: Plan, config: Config) -> str:
+def _sentence(plan: Plan, config: Config) -> str:
     new = {"model": plan.model.name, "dim": plan.model.dim}
     if plan.done:
         return message("reembed.already", path=config.database_path, **new)

@@ -2,14 +2,12 @@
 what belongs to none. Needed after a file was edited by hand or written without a model."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from tqdm import tqdm
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 from config import Config
-from core.errors import MneloError
 from memory import Memory
 from mnelo_locale import message
 
@@ -17,29 +15,23 @@ from mnelo_locale import message
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="repair_vectors.py", description=__doc__)
     parser.add_argument("--dry-run", action="store_true", help="say what is wrong, change nothing")
-    parser.add_argument("--db", help="the database file, instead of the configured one")
-    arguments = parser.parse_args(argv)
-    try:
-        # Loaded only when it is needed, so that a dry run gives no memory its vectors.
-        config = Config.load(database_path=arguments.db, warm_up_embedder=False)
-        with Memory(config=config) as memory:
-            _repair(memory, dry_run=arguments.dry_run)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    _root.add_options(parser, "--db")
+    return _root.run(_repair, parser, argv)
 
 
-def _repair(memory: Memory, *, dry_run: bool) -> None:
-    for fault, count in memory.store.upkeep.repair_vectors(dry_run=dry_run).items():
-        if count:
-            print(message(f"repair.{fault}", count=count))
-    waiting = memory.stats()["pending"]
-    if dry_run:
-        print(message("repair.dry_run", count=waiting))
-        return
-    with tqdm(total=waiting, disable=not waiting) as bar:
-        filled = memory.fill_pending(lambda count: bar.update(count - bar.n)) if waiting else 0
+def _repair(given: argparse.Namespace) -> None:
+    # The model is loaded only when it is needed, so that a dry run gives no memory its vectors.
+    config = Config.load(database_path=given.db, warm_up_embedder=False)
+    with Memory(config=config) as memory:
+        for fault, count in memory.store.upkeep.repair_vectors(dry_run=given.dry_run).items():
+            if count:
+                print(message(f"repair.{fault}", count=count))
+        waiting = memory.stats()["pending"]
+        if given.dry_run:
+            print(message("repair.dry_run", count=waiting))
+            return
+        with tqdm(total=waiting, disable=not waiting) as bar:
+            filled = memory.fill_pending(lambda count: bar.update(count - bar.n)) if waiting else 0
     print(message("repair.done", count=filled))
 
 

@@ -4,44 +4,32 @@ Without options it lists the candidates, surest first, and changes nothing.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 from config import Config
-from core.errors import MneloError
 from memory import Memory
 from mnelo_locale import message
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(argv)
-    try:
-        config = Config.load(database_path=given.db, warm_up_embedder=False)
-        with Memory(config=config) as memory:
-            _run(memory, given)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="resolve_entities.py", description=__doc__)
     parser.add_argument("--kind", default="", help="only entities of this kind")
     parser.add_argument("--merge", nargs=2, metavar=("KEEP", "DUPLICATE"), help="make two one")
     parser.add_argument("--undo", type=int, metavar="RECORD", help="take a merge back")
-    parser.add_argument("--db", help="the database file, instead of the configured one")
-    return parser
+    _root.add_options(parser, "--db")
+    return _root.run(_run, parser, argv)
 
 
-def _run(memory: Memory, given: argparse.Namespace) -> None:
-    if given.undo is not None:
-        print(message("resolve.undone", count=memory.undo_merge(given.undo)))
-    elif given.merge:
-        _merge(memory, *given.merge)
-    else:
-        _list(memory, given.kind)
+def _run(given: argparse.Namespace) -> None:
+    config = Config.load(database_path=given.db, warm_up_embedder=False)
+    with Memory(config=config) as memory:
+        if given.undo is not None:
+            print(message("resolve.undone", count=memory.undo_merge(given.undo)))
+        elif given.merge:
+            _merge(memory, *given.merge)
+        else:
+            _list(memory, given.kind)
 
 
 def _merge(memory: Memory, keep: str, duplicate: str) -> None:

@@ -5,44 +5,39 @@ before is kept beside it. A run that was interrupted can simply be run again.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 from config import Config
-from core.errors import MneloError
 from mnelo_locale import message
 from upkeep import backup
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="restore_db.py", description=__doc__)
-    told = "a backup (.db or .db.gz): a path, a name in the backup folder, or latest"
-    parser.add_argument("file", metavar="FILE", help=told)
-    parser.add_argument("--db", help="the database file, instead of the configured one")
+    about = "a backup (.db or .db.gz): a path, a name in the backup folder, or latest"
+    parser.add_argument("file", metavar="FILE", help=about)
+    _root.add_options(parser, "--db")
     parser.add_argument("--check", action="store_true", help="only read the backup, change nothing")
-    arguments = parser.parse_args(argv)
-    try:
-        config = Config.load(database_path=arguments.db)
-        file = backup.find(arguments.file, config.backup_folder, config.database_path.stem)
-        _check(file) if arguments.check else _restore(file, config)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return _root.run(_run, parser, argv)
 
 
-def _check(file: Path) -> None:
-    print(message("restore.checked", file=file, **asdict(backup.verify(file))))
+def _run(given: argparse.Namespace) -> None:
+    config = Config.load(database_path=given.db)
+    file = backup.find(given.file, config.backup_folder, config.database_path.stem)
+    if given.check:
+        print(message("restore.checked", file=file, **asdict(backup.verify(file))))
+    else:
+        _restore(file, config)
 
 
 def _restore(file: Path, config: Config) -> None:
     done = backup.restore(file, config)
-    held = asdict(done.counts)
-    del held["schema"]
-    print(message("restore.done", path=config.database_path, file=file, **held))
+    counts = asdict(done.counts)
+    del counts["schema"]
+    print(message("restore.done", path=config.database_path, file=file, **counts))
     if done.kept:
         print(message("restore.kept", kept=done.kept))
 

@@ -23,7 +23,7 @@ from recall.turns import Turn, TurnMemory, as_object, of_object
 PLAIN = re.compile("[a-z0-9_\u3400-\u4dbf\u4e00-\u9fff-]")
 """Characters that every file system keeps as they are, whatever it does about case."""
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
-LONGEST = 200  # bytes of a name; a longer one is cut, and told apart by a hash
+MAX_NAME_BYTES = 200  # bytes of a name; a longer one is cut, and told apart by a hash
 DAY = len("2026-07-01")
 
 
@@ -70,24 +70,10 @@ def encoded(name: str) -> str:
     if RESERVED.fullmatch(name):
         parts[0] = _percent(name[0])
     safe = "".join(parts)
-    if len(safe.encode()) <= LONGEST:
+    if len(safe.encode()) <= MAX_NAME_BYTES:
         return safe
     digest = blake2b(name.encode(), digest_size=16).hexdigest()
-    return safe.encode()[: LONGEST // 2].decode(errors="ignore") + "~" + digest
-
-
-def decoded(encoded_name: str) -> str | None:
-    """The name that was encoded; None for one that was cut, which only its files know.
-
-    >>> decoded("%2e%2e%2fx"), decoded(encoded("x" * 300))
-    ('../x', None)
-    """
-    if "~" in encoded_name:
-        return None
-    raw = re.sub(
-        b"%([0-9a-f]{2})", lambda found: bytes.fromhex(found[1].decode()), encoded_name.encode()
-    )
-    return raw.decode()
+    return safe.encode()[: MAX_NAME_BYTES // 2].decode(errors="ignore") + "~" + digest
 
 
 def _percent(char: str) -> str:

@@ -30,6 +30,7 @@ from typing import Any, BinaryIO
 
 from access import address
 from access.auth import load_token
+from access.running import same_file
 from config import ROOT, Config
 from core.errors import MneloError
 
@@ -40,17 +41,13 @@ else:
 
 START_SECONDS = 10.0
 """How long a server may take until it answers, from its start or while it restarts."""
-KNOWN_SECONDS = 5.0
-"""How long it is taken as known that the server is there, or that it is not."""
+KNOWN_SECONDS = 5.0  # how long it is taken as known that the server is there, or that it is not
 SILENT_SECONDS = 60.0
 """How long a server may say nothing while it works: it sends a sign of life every 15 s."""
 PAUSE_SECONDS = 0.05
-AT_ONCE = 32
-"""Requests that wait for their replies at the same time; the others queue."""
-UNAVAILABLE = -32011
-"""The error code of a request that could not be passed on."""
-PORT_TAKEN = 3
-"""The server's exit status when another one was faster."""
+MAX_REQUESTS = 32  # requests that wait for their replies at the same time; the others queue
+UNAVAILABLE = -32011  # the error code of a request that could not be passed on
+PORT_TAKEN = 3  # the server's exit status when another one was faster
 
 
 class Unavailable(MneloError):
@@ -139,7 +136,7 @@ class Finder:
         if health.get("name") != "mnelo":
             raise Unavailable("bridge.foreign", url=self.url)
         found, wanted = str(health.get("database")), _absolute(self._config.database_path)
-        if not _same_file(found, wanted):
+        if not same_file(found, wanted):
             raise Unavailable("bridge.other", url=self.url, found=found, wanted=wanted)
 
 
@@ -226,11 +223,6 @@ def _absolute(path: Path) -> str:
     return str(path.expanduser().absolute())
 
 
-def _same_file(one: str, other: str) -> bool:
-    """Whether both paths mean one file, which may not be there yet."""
-    return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
-
-
 # --- Passing on ------------------------------------------------------------------------
 
 
@@ -281,13 +273,13 @@ class Bridge:
 
     def pass_on(self, lines: Iterable[bytes]) -> None:
         """Pass on each line; returns when all have their replies."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(MAX_REQUESTS) as pool:
             for line in lines:
                 request = _object(line)
                 if request.get("method") == "notifications/cancelled":
                     self._cancel(request)
                 elif request.get("method") == "initialize":
-                    # Answered before anything else is read: the others are told its version.
+                    # Answered before anything else is read: the others need its version.
                     self._answer(Call(line, request))
                 # Of what needs no reply only a cancellation means anything to /mcp, which
                 # keeps no sessions; what is no JSON at all is for the server to refuse.
@@ -363,8 +355,8 @@ class Bridge:
             return answer.status == 202
         if "jsonrpc" not in reply:
             known = {401: "bridge.token", 413: "bridge.large"}
-            told = known.get(answer.status, "bridge.status")
-            raise Unavailable(told, url=self._finder.url, status=answer.status)
+            sentence = known.get(answer.status, "bridge.status")
+            raise Unavailable(sentence, url=self._finder.url, status=answer.status)
         # A refusal that came before the server read the request does not know its id.
         self._write(json.dumps({**reply, "id": call.id}).encode(), call)
         return True
@@ -381,11 +373,11 @@ class Bridge:
 
     def _relay_message(self, data: bytes, call: Call) -> bool:
         """Whether it is the reply; if not, it is about how the request gets on."""
-        told = _object(data)
-        if call.method == "initialize" and isinstance(result := told.get("result"), dict):
+        event = _object(data)
+        if call.method == "initialize" and isinstance(result := event.get("result"), dict):
             self._version = str(result.get("protocolVersion", ""))
         self._write(data, call)
-        return "method" not in told
+        return "method" not in event
 
     def _refuse(self, call: Call, sentence: str) -> None:
         error = {"code": UNAVAILABLE, "message": sentence}

@@ -77,8 +77,7 @@ def _place(given: Namespace, config: Config) -> Place:
 @dataclass(frozen=True, slots=True)
 class Client:
     name: str
-    file: str
-    """Where the snippet goes; nowhere if it is a command."""
+    file: str  # where the snippet goes; nowhere if it is a command
     language: str
     snippet: Callable[[Place], str]
 
@@ -108,8 +107,9 @@ def _claude_desktop(place: Place) -> str:
     return _servers({"command": program, "args": arguments} | env)
 
 
-def _cursor(place: Place) -> str:
-    return _servers({"url": f"{place.url}/mcp"} | place.header(f"${{env:{VARIABLE}}}"))
+def _remote(key: str, variable: str) -> Callable[[Place], str]:
+    """For a client that wants the URL under this key, and writes the token's variable this way."""
+    return lambda place: _servers({key: f"{place.url}/mcp"} | place.header(variable))
 
 
 def _vscode(place: Place) -> str:
@@ -123,14 +123,6 @@ def _codex(place: Place) -> str:
     return f'[mcp_servers.mnelo]\nurl = "{place.url}/mcp"{token}'
 
 
-def _gemini(place: Place) -> str:
-    return _servers({"httpUrl": f"{place.url}/mcp"} | place.header(f"${{{VARIABLE}}}"))
-
-
-def _windsurf(place: Place) -> str:
-    return _servers({"serverUrl": f"{place.url}/mcp"} | place.header(f"${{env:{VARIABLE}}}"))
-
-
 def _hermes(place: Place) -> str:
     lines = ["mcp_servers:", "  mnelo:", f"    url: {place.url}/sse", "    transport: sse"]
     if place.token:
@@ -138,15 +130,21 @@ def _hermes(place: Place) -> str:
     return "\n".join(lines)
 
 
+ENV = f"${{env:{VARIABLE}}}"
+
 CLIENTS = {
     "claude-code": Client("Claude Code", "", "bash", _claude_code),
     "claude-desktop": Client(
         "Claude Desktop", "claude_desktop_config.json", "json", _claude_desktop
     ),
-    "cursor": Client("Cursor", "~/.cursor/mcp.json", "json", _cursor),
+    "cursor": Client("Cursor", "~/.cursor/mcp.json", "json", _remote("url", ENV)),
     "vscode": Client("VS Code", ".vscode/mcp.json", "json", _vscode),
     "codex": Client("Codex", "~/.codex/config.toml", "toml", _codex),
-    "gemini": Client("Gemini CLI", "~/.gemini/settings.json", "json", _gemini),
-    "windsurf": Client("Windsurf", "~/.codeium/windsurf/mcp_config.json", "json", _windsurf),
+    "gemini": Client(
+        "Gemini CLI", "~/.gemini/settings.json", "json", _remote("httpUrl", f"${{{VARIABLE}}}")
+    ),
+    "windsurf": Client(
+        "Windsurf", "~/.codeium/windsurf/mcp_config.json", "json", _remote("serverUrl", ENV)
+    ),
     "hermes": Client("Hermes", "~/.hermes/config.yaml", "yaml", _hermes),
 }

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 LATENCIES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0, 10.0)
 """Upper bounds in seconds: most recalls take some milliseconds, one that waits for a model 3 s."""
+KINDS = ("chunks", "entities", "relations")
 
 
 class Metrics:
@@ -83,31 +84,29 @@ class _Sizes(Collector):
 
     def collect(self) -> Iterator[Metric]:
         stats = self._stats()
-        for name in ("chunks", "entities", "relations"):
-            yield _gauge(f"mnelo_db_{name}", f"Live {name}.", stats[name]["active"])
-        yield _gauge("mnelo_db_vectors", "Vectors of live chunks.", stats["vectors"])
-        yield _gauge("mnelo_pending_vectors", "Chunks that wait for vectors.", stats["pending"])
-        sizes = stats["db"]
-        yield _gauge("mnelo_db_size_bytes", "Size of the database file.", sizes["db_bytes"])
-        yield _gauge("mnelo_db_wal_bytes", "Size of its write-ahead log.", sizes["wal_bytes"])
-        uptime = time.monotonic() - self._started
-        yield _gauge("mnelo_uptime_seconds", "Time since the server's start.", uptime)
-        if (resident := resident_bytes()) is not None:
-            yield _gauge("mnelo_process_rss_bytes", "Memory of the server's process.", resident)
-
-
-def _gauge(name: str, documentation: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, documentation, value=value)
+        sizes, resident = stats["db"], resident_bytes()
+        gauges = {f"db_{name}": (f"Live {name}.", stats[name]["active"]) for name in KINDS}
+        gauges |= {
+            "db_vectors": ("Vectors of live chunks.", stats["vectors"]),
+            "pending_vectors": ("Chunks that wait for vectors.", stats["pending"]),
+            "db_size_bytes": ("Size of the database file.", sizes["db_bytes"]),
+            "db_wal_bytes": ("Size of its write-ahead log.", sizes["wal_bytes"]),
+            "uptime_seconds": ("Time since the server's start.", time.monotonic() - self._started),
+        }
+        if resident is not None:
+            gauges["process_rss_bytes"] = ("Memory of the server's process.", resident)
+        for name, (about, value) in gauges.items():
+            yield GaugeMetricFamily(f"mnelo_{name}", about, value=value)
 
 
 def resident_bytes() -> int | None:
-    """The memory that this process holds at the moment; None where that cannot be told."""
+    """The memory that this process holds at the moment; None where it is unknown."""
     if sys.platform == "linux":
         pages = Path("/proc/self/statm").read_text("ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
     if sys.platform == "darwin":
         # The standard library only knows the highest value ever; ps counts in kibibytes.
         command = ["/bin/ps", "-o", "rss=", "-p", str(os.getpid())]
-        told = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
-        return int(told.stdout) * 1024 if told.stdout.strip() else None
+        done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+        return int(done.stdout) * 1024 if done.stdout.strip() else None
     return None

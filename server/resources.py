@@ -12,27 +12,8 @@ from urllib.parse import unquote
 
 import anyio
 from anyio.to_thread import run_sync
-from mcp import MCPError
+from mcp import MCPError, types
 from mcp.server import ServerRequestContext
-from mcp.types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    GetPromptRequestParams,
-    GetPromptResult,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    PaginatedRequestParams,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-    TextContent,
-    TextResourceContents,
-)
 
 from core.errors import MneloError, NotFound
 from memory import Memory
@@ -49,7 +30,7 @@ PROMPTS = {"recall_first": ("topic",), "remember_session": ()}
 """Each prompt, and the arguments it needs."""
 
 Context = ServerRequestContext[Any]
-Page = PaginatedRequestParams | None
+Page = types.PaginatedRequestParams | None
 
 
 class Extras:
@@ -59,14 +40,14 @@ class Extras:
         self._memory = memory
         self._workers = workers
 
-    async def list_resources(self, ctx: Context, params: Page) -> ListResourcesResult:
-        told = message("resource.stats")
-        stats = Resource(uri=STATS, name="stats", description=told, mime_type=JSON)
-        return ListResourcesResult(resources=[stats])
+    async def list_resources(self, ctx: Context, params: Page) -> types.ListResourcesResult:
+        about = message("resource.stats")
+        stats = types.Resource(uri=STATS, name="stats", description=about, mime_type=JSON)
+        return types.ListResourcesResult(resources=[stats])
 
-    async def list_templates(self, ctx: Context, params: Page) -> ListResourceTemplatesResult:
+    async def list_templates(self, ctx: Context, params: Page) -> types.ListResourceTemplatesResult:
         templates = [
-            ResourceTemplate(
+            types.ResourceTemplate(
                 uri_template=beginning + "{id}",
                 name=name,
                 description=message(f"resource.{name}"),
@@ -74,36 +55,40 @@ class Extras:
             )
             for name, beginning in (("chunk", CHUNK), ("entity", ENTITY))
         ]
-        return ListResourceTemplatesResult(resource_templates=templates)
+        return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def read_resource(
-        self, ctx: Context, params: ReadResourceRequestParams
-    ) -> ReadResourceResult:
+        self, ctx: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         uri = params.uri
         try:
             read = partial(_read, self._memory, uri)
             found = await run_sync(read, abandon_on_cancel=True, limiter=self._workers)
         except MneloError as error:
-            raise MCPError(INVALID_PARAMS, str(error), {"uri": uri}) from None
+            raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from None
         except Exception:
             log.exception("%s failed", uri)
-            told = message("server.failed", tool=uri)
-            raise MCPError(INTERNAL_ERROR, told, {"uri": uri}) from None
+            about = message("server.failed", tool=uri)
+            raise MCPError(types.INTERNAL_ERROR, about, {"uri": uri}) from None
         text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-        return ReadResourceResult(
-            contents=[TextResourceContents(uri=uri, mime_type=JSON, text=text)]
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)]
         )
 
-    async def list_prompts(self, ctx: Context, params: Page) -> ListPromptsResult:
-        return ListPromptsResult(prompts=[_prompt(name) for name in PROMPTS])
+    async def list_prompts(self, ctx: Context, params: Page) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[_prompt(name) for name in PROMPTS])
 
-    async def get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> GetPromptResult:
+    async def get_prompt(
+        self, ctx: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
         given = {name: text.strip() for name, text in (params.arguments or {}).items()}
         if fault := _fault(params.name, given):
-            raise MCPError(INVALID_PARAMS, fault)
+            raise MCPError(types.INVALID_PARAMS, fault)
         text = message(f"prompt.{params.name}", **given)
-        asked = PromptMessage(role="user", content=TextContent(text=text))
-        return GetPromptResult(description=message(f"prompt.{params.name}_about"), messages=[asked])
+        asked = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(
+            description=message(f"prompt.{params.name}_about"), messages=[asked]
+        )
 
 
 def _read(memory: Memory, uri: str) -> Mapping[str, Any]:
@@ -117,12 +102,14 @@ def _read(memory: Memory, uri: str) -> Mapping[str, Any]:
     raise NotFound("resource.unknown", uri=uri)
 
 
-def _prompt(name: str) -> Prompt:
+def _prompt(name: str) -> types.Prompt:
     needed = [
-        PromptArgument(name=each, description=message(f"prompt.{each}_argument"), required=True)
+        types.PromptArgument(
+            name=each, description=message(f"prompt.{each}_argument"), required=True
+        )
         for each in PROMPTS[name]
     ]
-    return Prompt(
+    return types.Prompt(
         name=name,
         title=message(f"prompt.{name}_title"),
         description=message(f"prompt.{name}_about"),

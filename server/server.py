@@ -81,7 +81,7 @@ def _serve(
         sse=sse,
         hosts=_hosts(config, listener),
         token=token,
-        most_bytes=config.limits_request_bytes,
+        max_bytes=config.limits_request_bytes,
         health=_health(memory),
         metrics=metrics.page,
     )
@@ -129,7 +129,7 @@ def _log_to_stderr(*, debug: bool) -> None:
     """One line for each event; of the libraries only what somebody should look at."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("mnelo").setLevel(logging.DEBUG if debug else logging.INFO)
-    # The SDK warns of every request that a client gets wrong; the client is told as well.
+    # The SDK warns of every request that a client gets wrong; the client gets the error too.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 

@@ -4,7 +4,7 @@ import json
 
 from config import Config
 from core.errors import InvalidInput, MneloError, ModelError, NotFound, StoreBusy, StoreError
-from server.tools import COUNT, FLAG, GUARDED, OBJECT, OBJECTS, TEXT, Shown, Toolset, returns
+from server.tools import COUNT, FLAG, GUARDED, OBJECT, OBJECTS, TEXT, Shown, Toolset, reads, returns
 from timeline.arguments import contract
 from timeline.timeline import Timeline
 
@@ -28,70 +28,55 @@ CODES: tuple[tuple[type[MneloError], str], ...] = (
 TOOLS = (
     Shown(
         "write",
-        "Write entry",
         "Store an entry, as an object or as its JSON; the very same one is folded.",
         returns(timeline_id=TEXT, status=TEXT, segments=COUNT, embedding=TEXT, **GUARDED),
+        title="Write entry",
     ),
-    Shown(
+    reads(
         "query",
-        "Query entries",
         "Entries that fit best by meaning, with scores of 0 (unrelated) to 1 (the same).",
         returns(results=OBJECTS, notice=TEXT),
-        reads_only=True,
+        title="Query entries",
     ),
-    Shown(
+    reads(
         "get_context",
-        "Get context",
         "Segments of what an entry sums up, from `offset` on.",
         returns(timeline_id=TEXT, segments=OBJECTS, total=COUNT, has_more=FLAG),
-        reads_only=True,
     ),
     Shown(
         "write_context",
-        "Write context",
         "Add text to an entry's context; it is cut into segments where it pauses.",
         returns(timeline_id=TEXT, status=TEXT, added=COUNT, segments=COUNT, **GUARDED),
     ),
-    Shown(
+    reads(
         "get_groups",
-        "Get groups",
         "The groups that an entry belongs to.",
         returns(entry_id=TEXT, groups=OBJECTS),
-        reads_only=True,
     ),
-    Shown(
+    reads(
         "list_groups",
-        "List groups",
         "All groups of entries that are alike, with their commonest tags.",
         returns(groups=OBJECTS, notice=TEXT),
-        reads_only=True,
     ),
-    Shown(
+    reads(
         "get_group_members",
-        "Get group members",
         "The entries of a group, oldest first.",
         returns(group_id=TEXT, total=COUNT, members=OBJECTS),
-        reads_only=True,
     ),
     Shown(
         "rebuild_groups",
-        "Rebuild groups",
         "Look for the groups now instead of some seconds after the last write.",
         returns(status=TEXT, group_count=COUNT, notice=TEXT),
     ),
-    Shown(
+    reads(
         "init",
-        "Init",
         "Make sure that file and model are ready.",
         returns(status=TEXT, vectors=FLAG, entries=COUNT, notice=TEXT),
-        reads_only=True,
     ),
-    Shown(
+    reads(
         "status",
-        "Status",
         "How many entries and groups there are, the settings in force, and upkeep.",
         OBJECT,
-        reads_only=True,
     ),
 )
 

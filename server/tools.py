@@ -15,19 +15,9 @@ from typing import Any
 
 import anyio
 from anyio.to_thread import run_sync
-from mcp import MCPError
+from mcp import MCPError, types
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-    Tool,
-    ToolAnnotations,
-)
 
 from access.validation import Contract, Schema, contract
 from config import VERSION, Config
@@ -38,8 +28,7 @@ from server import resources
 
 log = logging.getLogger("mnelo.tools")
 
-WORKERS = 16
-"""Calls that run at the same time; the others queue."""
+WORKERS = 16  # calls that run at the same time; the others queue
 
 INSTRUCTIONS = """\
 mnelo is the long-term memory that all of this person's agents share.
@@ -83,25 +72,26 @@ class Shown:
     """One tool: how it is described, and Memory's method of the same job."""
 
     method: str
-    title: str
     description: str
     returns: Schema
     reads_only: bool = False
     destroys: bool = False
+    title: str = ""  # by default the method's name
 
     @property
     def name(self) -> str:
         return f"memory_{self.method}"
 
-    def listed(self, accepts: Schema) -> Tool:
-        return Tool(
+    def listed(self, accepts: Schema) -> types.Tool:
+        title = self.title or self.method.replace("_", " ").capitalize()
+        return types.Tool(
             name=self.name,
-            title=self.title,
+            title=title,
             description=self.description,
             input_schema=accepts,
             output_schema=self.returns,
-            annotations=ToolAnnotations(
-                title=self.title,
+            annotations=types.ToolAnnotations(
+                title=title,
                 read_only_hint=self.reads_only,
                 destructive_hint=self.destroys,
                 # Saying the same twice changes nothing: identical writes are folded.
@@ -111,10 +101,11 @@ class Shown:
         )
 
 
+reads = partial(Shown, reads_only=True)
+
 TOOLS = (
     Shown(
         "remember",
-        "Remember",
         "Store one durable fact; an identical one is folded, similar ones are listed.",
         returns(
             chunk_id=TEXT,
@@ -125,35 +116,29 @@ TOOLS = (
             **GUARDED,
         ),
     ),
-    Shown(
+    reads(
         "recall",
-        "Recall",
         "Search by meaning, words, names and relations at once; best first.",
         returns(hits=OBJECTS, notice=TEXT),
-        reads_only=True,
     ),
     Shown(
         "relate",
-        "Relate",
         "Say how two entities are related, and since when.",
         returns(relation_id=COUNT, status=TEXT, **GUARDED),
     ),
     Shown(
         "forget",
-        "Forget",
         "Close a memory, entity or relation; its history stays.",
         returns(forgotten=COUNT, edges_invalidated=COUNT),
         destroys=True,
     ),
     Shown(
         "update",
-        "Update",
         "Replace a memory by a newer version; its history stays.",
         returns(new_chunk_id=TEXT, supersedes=TEXT, status=TEXT, **GUARDED),
     ),
-    Shown(
+    reads(
         "graph_query",
-        "Graph",
         "What an entity is tied to, along its relations both ways.",
         returns(
             nodes=OBJECTS,
@@ -163,15 +148,9 @@ TOOLS = (
             total_nodes=COUNT,
             total_edges=COUNT,
         ),
-        reads_only=True,
+        title="Graph",
     ),
-    Shown(
-        "stats",
-        "Stats",
-        "How much is stored, and which ways to search work.",
-        OBJECT,
-        reads_only=True,
-    ),
+    reads("stats", "How much is stored, and which ways to search work.", OBJECT),
 )
 
 
@@ -184,12 +163,10 @@ class Toolset:
 
     shown: Sequence[Shown]
     arguments: Contract
-    of: object
-    """What has a method for each tool, by its name."""
-    says: str
-    """What clients' models are told of them."""
+    of: object  # what has a method for each tool, by its name
+    says: str  # instructions for the clients' models
     failure: Callable[[BaseException, str], str] = lambda error, sentence: sentence
-    """How a failure is told: from the error and its sentence."""
+    """What a failed call answers, from the error and its sentence."""
 
 
 def core(memory: Memory, config: Config) -> Toolset:
@@ -206,7 +183,7 @@ class _Offered:
         self._methods = {
             shown.name: getattr(each.of, shown.method) for each in sets for shown in each.shown
         }
-        self.listing = ListToolsResult(
+        self.listing = types.ListToolsResult(
             tools=[shown.listed(self.accepts[shown.name]) for each in sets for shown in each.shown]
         )
         self.says = "\n\n".join(each.says for each in sets)
@@ -221,7 +198,7 @@ class _Offered:
         read = self._sets[tool].arguments.accept(tool, given)
         return partial(_timed, self._methods[tool], tool, read, answered)
 
-    def failure(self, tool: str, error: Exception) -> CallToolResult:
+    def failure(self, tool: str, error: Exception) -> types.CallToolResult:
         """What a failed call answers; what nobody foresaw is logged."""
         if isinstance(error, MneloError):
             sentence = str(error)
@@ -230,14 +207,13 @@ class _Offered:
             sentence = message("server.failed", tool=tool)
         line = " ".join(sentence.splitlines())
         text = self._sets[tool].failure(error, line)
-        return CallToolResult(content=[TextContent(text=text)], is_error=True)
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
 # --- The server ------------------------------------------------------------------------
 
-
 Answered = Callable[[str, Mapping[str, Any], Mapping[str, Any], float], None]
-"""Told of each call that was answered: tool, arguments, result and seconds."""
+"""Called after each answered call with tool, arguments, result and seconds."""
 
 
 def build_server(
@@ -249,15 +225,15 @@ def build_server(
     extras = resources.Extras(memory, workers)
 
     async def list_tools(
-        ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
-    ) -> ListToolsResult:
+        ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
         return offered.listing
 
     async def call_tool(
-        ctx: ServerRequestContext[Any], params: CallToolRequestParams
-    ) -> CallToolResult:
+        ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         if params.name not in offered:
-            raise MCPError(INVALID_PARAMS, message("server.no_tool", tool=params.name))
+            raise MCPError(types.INVALID_PARAMS, message("server.no_tool", tool=params.name))
         CLIENT.set(_client_name(ctx))
         try:
             call = offered.call(params.name, params.arguments or {}, answered)
@@ -300,7 +276,9 @@ def _client_name(ctx: ServerRequestContext[Any]) -> str:
     return "".join(char for char in name if unicodedata.category(char)[0] != "C")[:64] or "mcp"
 
 
-def _success(result: Mapping[str, Any]) -> CallToolResult:
+def _success(result: Mapping[str, Any]) -> types.CallToolResult:
     """The result in both forms: some clients show the model only one of them."""
     text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
-    return CallToolResult(content=[TextContent(text=text)], structured_content=dict(result))
+    return types.CallToolResult(
+        content=[types.TextContent(text=text)], structured_content=dict(result)
+    )

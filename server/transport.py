@@ -26,18 +26,11 @@ import anyio
 import uvicorn
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from anyio.to_thread import run_sync
+from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    ErrorData,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-)
 from mcp.types.version import LATEST_HANDSHAKE_VERSION
 from starlette.datastructures import Headers, QueryParams
 from starlette.responses import JSONResponse, Response
@@ -54,23 +47,19 @@ Source = ObjectReceiveStream[Incoming]
 Sink = ObjectSendStream[SessionMessage]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-MOST_CONNECTIONS = 256
-MOST_IN_FLIGHT = 256
-"""Requests of one SSE session that may wait for their replies."""
-MOST_WAITING = MOST_CONNECTIONS * 3 // 4
+MAX_CONNECTIONS = 256
+MAX_IN_FLIGHT = 256  # requests of one SSE session that may wait for their replies
+MAX_WAITING = MAX_CONNECTIONS * 3 // 4
 """Messages of one SSE session that may wait to be taken: each holds a connection."""
 TOO_MANY = -32010
 """The error code of a request beyond them; the SDK has a meaning of its own for -32000."""
-READ_SECONDS = 30.0
-"""How long an SSE client may leave a message unread."""
-FULL_SECONDS = 5.0
-"""The same for a client with MOST_IN_FLIGHT requests waiting: it holds up others."""
+READ_SECONDS = 30.0  # how long an SSE client may leave a message unread
+FULL_SECONDS = 5.0  # the same for a client with MAX_IN_FLIGHT requests waiting: it holds up others
 RETRY = b"retry: 500\r\n"
 """Tells SSE clients to come back half a second after a restart; of themselves they wait 3 s."""
 DRAIN_SECONDS = 0.5
 """What a request gets to finish when the server ends; a stream, which never would, gets none."""
-EXIT_SECONDS = 1.8
-"""When the process ends whatever still runs, such as a call stuck in its thread."""
+EXIT_SECONDS = 1.8  # when the process ends whatever still runs, such as a call stuck in its thread
 
 
 # --- Who may ask -----------------------------------------------------------------------
@@ -90,7 +79,8 @@ class Hosts:
     def refuse(self, headers: Headers) -> Response | None:
         """The refusal of a request for another host, or from another's web page."""
         hosts = [_hostname(value) for value in headers.getlist("host")]
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+        known = hosts and (hosts[0] in self.names or (self.remote and _is_address(hosts[0])))
+        if len(hosts) != 1 or not known:
             return _error(421, "this server does not go by that Host")
         for origin in headers.getlist("origin"):
             scheme, _, rest = origin.partition("://")
@@ -98,9 +88,6 @@ class Hosts:
             if scheme not in ("http", "https") or page not in (*self.names, hosts[0]):
                 return _error(403, "web pages of that Origin may not ask")
         return None
-
-    def _is_ours(self, host: str) -> bool:
-        return host in self.names or (self.remote and _is_address(host))
 
 
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@\s]+))(?::\d{1,5})?")
@@ -213,14 +200,14 @@ def _mend(body: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
 
 
-def _mended(app: ASGIApp, most_bytes: int) -> ASGIApp:
+def _mended(app: ASGIApp, max_bytes: int) -> ASGIApp:
     """The app, given bodies in one piece and mended; one that is too long it may refuse itself."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def whole() -> Message:
             part = await receive()
             body = part.get("body", b"")
-            while part.get("more_body") and len(body) <= most_bytes:
+            while part.get("more_body") and len(body) <= max_bytes:
                 part = await receive()
                 body += part.get("body", b"")
             return {**part, "body": _mend(body)} if part["type"] == "http.request" else part
@@ -241,7 +228,7 @@ class SseSession:
         self._hang_up = hang_up
         self._greeted = False
         self._greeting_id = f"mnelo-{uuid4().hex}"
-        self._in_flight: Counter[RequestId] = Counter()
+        self._in_flight: Counter[types.RequestId] = Counter()
         self._sending = anyio.Lock(fast_acquire=True)
 
     async def run(self, incoming: Source, outgoing: Sink) -> None:
@@ -268,7 +255,7 @@ class SseSession:
     def _answers_greeting(self, item: SessionMessage) -> bool:
         """Whether the client must not see this reply; any reply makes room for a request."""
         reply = item.message
-        if not isinstance(reply, JSONRPCResponse | JSONRPCError) or reply.id is None:
+        if not isinstance(reply, types.JSONRPCResponse | types.JSONRPCError) or reply.id is None:
             return False
         self._settle(reply.id)
         return reply.id == self._greeting_id
@@ -286,7 +273,7 @@ class SseSession:
         Such a client opens a new stream and carries on; to the server it has never said hello.
         """
         request = getattr(item, "message", None)
-        if self._greeted or not isinstance(request, JSONRPCRequest):
+        if self._greeted or not isinstance(request, types.JSONRPCRequest):
             return []
         self._greeted = True
         if request.method in ("initialize", "server/discover") or _is_modern(request):
@@ -297,19 +284,22 @@ class SseSession:
     def _admit(self, item: Incoming) -> bool:
         """Whether the message may pass: each may but a request when too many are waiting."""
         content = getattr(item, "message", None)
-        if isinstance(content, JSONRPCNotification) and content.method == "notifications/cancelled":
+        if (
+            isinstance(content, types.JSONRPCNotification)
+            and content.method == "notifications/cancelled"
+        ):
             cancelled = (content.params or {}).get("requestId")
             if isinstance(cancelled, str | int):
                 # A cancelled request is never answered.
                 self._settle(cancelled)
-        if not isinstance(content, JSONRPCRequest):
+        if not isinstance(content, types.JSONRPCRequest):
             return True
-        if self._in_flight.total() >= MOST_IN_FLIGHT:
+        if self._in_flight.total() >= MAX_IN_FLIGHT:
             return False
         self._in_flight[content.id] += 1
         return True
 
-    def _settle(self, request_id: RequestId) -> None:
+    def _settle(self, request_id: types.RequestId) -> None:
         # Counted, not only noted: a client may send the same id again and again.
         self._in_flight[request_id] -= 1
         if self._in_flight[request_id] <= 0:
@@ -352,14 +342,14 @@ class Outbox(ObjectSendStream[SessionMessage]):
         await self._outgoing.aclose()
 
 
-def _is_modern(request: JSONRPCRequest) -> bool:
+def _is_modern(request: types.JSONRPCRequest) -> bool:
     """Whether the request brings its own introduction, as those of 2026-07-28 do."""
     meta = (request.params or {}).get("_meta")
     return isinstance(meta, dict) and "io.modelcontextprotocol/protocolVersion" in meta
 
 
 def _handshake(greeting_id: str) -> list[SessionMessage]:
-    hello = JSONRPCRequest(
+    hello = types.JSONRPCRequest(
         jsonrpc="2.0",
         id=greeting_id,
         method="initialize",
@@ -369,22 +359,22 @@ def _handshake(greeting_id: str) -> list[SessionMessage]:
             "clientInfo": {"name": "mcp", "version": ""},
         },
     )
-    ready = JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
+    ready = types.JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
     return [SessionMessage(hello), SessionMessage(ready)]
 
 
 def _too_many(item: Incoming) -> SessionMessage:
-    error = ErrorData(code=TOO_MANY, message=message("server.busy", limit=MOST_IN_FLIGHT))
+    error = types.ErrorData(code=TOO_MANY, message=message("server.busy", limit=MAX_IN_FLIGHT))
     request_id = getattr(getattr(item, "message", None), "id", None)
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
 
 class SseRoutes:
     """GET /sse opens a session; POST /messages/ brings its messages."""
 
-    def __init__(self, server: Server[Any], most_bytes: int) -> None:
+    def __init__(self, server: Server[Any], max_bytes: int) -> None:
         self._server = server
-        self._sse = SseServerTransport("/messages/", max_request_body_size=most_bytes)
+        self._sse = SseServerTransport("/messages/", max_request_body_size=max_bytes)
         self._waiting: Counter[str] = Counter()
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -399,7 +389,7 @@ class SseRoutes:
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = QueryParams(scope["query_string"]).get("session_id", "")
-        if self._waiting[session] >= MOST_WAITING:
+        if self._waiting[session] >= MAX_WAITING:
             # A client that asks without reading must not take the connections of the others.
             await _error(429, "too many messages of this session wait")(scope, receive, send)
             return
@@ -430,7 +420,7 @@ class App:
         sse: bool,
         hosts: Hosts,
         token: str | None,
-        most_bytes: int,
+        max_bytes: int,
         health: Callable[[], dict[str, Any]],
         metrics: Callable[[], tuple[bytes, str]],
     ) -> None:
@@ -440,19 +430,19 @@ class App:
         self._metrics = metrics
         self._requests = OpenRequests()
         self._http = StreamableHTTPSessionManager(
-            server, stateless=True, max_request_body_size=most_bytes
+            server, stateless=True, max_request_body_size=max_bytes
         )
-        post = _mended(self._http.handle_request, most_bytes)
+        post = _mended(self._http.handle_request, max_bytes)
         self._routes: dict[str, dict[str, ASGIApp]] = {
             "/mcp": {"POST": post},
             "/health": {"GET": self._answer_health, "HEAD": self._answer_health},
             "/metrics": {"GET": self._answer_metrics},
         }
         if sse:
-            routes = SseRoutes(server, most_bytes)
+            routes = SseRoutes(server, max_bytes)
             # Clients that speak the newer transport try it at the URL they were given.
             self._routes["/sse"] = {"GET": routes.open, "POST": post}
-            self._routes["/messages"] = {"POST": _mended(routes.post, most_bytes)}
+            self._routes["/messages"] = {"POST": _mended(routes.post, max_bytes)}
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Must be entered while requests are answered."""
@@ -511,7 +501,7 @@ class HttpServer(uvicorn.Server):
             proxy_headers=False,
             timeout_keep_alive=65,
             timeout_graceful_shutdown=1,
-            limit_concurrency=MOST_CONNECTIONS,
+            limit_concurrency=MAX_CONNECTIONS,
             h11_max_incomplete_event_size=65536,
         )
         super().__init__(config)

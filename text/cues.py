@@ -30,14 +30,13 @@ REVISION = 1  # of what the light extractor reads; a new one has all texts read 
 
 # --- Cues of a text --------------------------------------------------------------------
 
-
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+")
 _CAPITAL = "[A-Z\u00c0-\u00de\u0391-\u03a9\u0410-\u042f][\\w'’-]*"
 _NAME = re.compile(f"{_CAPITAL}(?: {_CAPITAL})+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)+")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _ENTRY = re.compile(r"(.+?)(?:\s+(\d+)(?:\s+([a-z]+))?)?")
-_MOST_WORDS = 4  # of a name
+_MAX_WORDS = 4  # of a name
 
 _FORMS = """
     be-was-were-been become-became begin-began-begun bite-bit-bitten blow-blew-blown
@@ -99,7 +98,8 @@ class Extractor:
         found |= dict.fromkeys(_numbers(folded))
         found |= dict.fromkeys(self._read_english(text, terms))
         for run in _HAN.findall(folded):
-            found |= dict.fromkeys(filter(_tells, self._segmenter.cut_for_search(run)))
+            cues = self._segmenter.cut_for_search(run)
+            found |= dict.fromkeys(cue for cue in cues if not words.says_nothing(cue))
         return list(found)
 
     def _own_terms(self, folded: str, terms: Iterable[str]) -> Iterator[str]:
@@ -159,19 +159,10 @@ def _read_terms(path: Path) -> list[tuple[str, int | None, str | None]]:
     return terms
 
 
-def _tells(term: str) -> bool:
-    """Whether a term says something of a topic."""
-    return not (
-        term in words.STOPWORDS
-        or term in words.FUNCTION_WORDS
-        or words.FUNCTION_CHARACTERS.issuperset(term)
-    )
-
-
 def _lemmas(terms: Iterable[str]) -> Iterator[str]:
     """English and other words without their endings; pairs of characters where none is known."""
-    told = [term for term in terms if _tells(term) and not _HAN.fullmatch(term)]
-    spaced = [term for term in told if len(term) == 2 or not words.is_unspaced(term)]
+    kept = [t for t in terms if not words.says_nothing(t) and not _HAN.fullmatch(t)]
+    spaced = [term for term in kept if len(term) == 2 or not words.is_unspaced(term)]
     yield from words.stems(LEMMAS.get(term, term) for term in spaced)
 
 
@@ -185,7 +176,7 @@ def _names(text: str) -> Iterator[str]:
     """Names of several words, by their capital letters, folded."""
     for run in _NAME.findall(text):
         name = [word for word in words.fold(run).split() if word not in words.STOPWORDS]
-        if 1 < len(name) <= _MOST_WORDS:
+        if 1 < len(name) <= _MAX_WORDS:
             yield " ".join(name)
 
 

@@ -190,7 +190,7 @@ _UNITS: dict[str, Unit] = _by_word(
         "year": ("year", "年"),
     }
 )
-# Half of a unit, told in a smaller one.
+# Half of a unit, in a smaller unit.
 _HALVES: dict[Unit, tuple[int, Unit]] = {
     "day": (0, "day"),
     "week": (3, "day"),
@@ -516,7 +516,7 @@ def _readings(text: str, rest: str, asked: _Asked) -> Iterator[tuple[_Days, str]
                 seen.add(words)
                 yield from ((days, words) for days in _read(match, reader, asked))
         if matches:
-            rest = pattern.sub(_blank, rest)
+            rest = pattern.sub(lambda match: "\n" * len(match[0]), rest)
 
 
 def _read(match: re.Match[str], reader: _Reader, asked: _Asked) -> list[_Days]:
@@ -524,7 +524,3 @@ def _read(match: re.Match[str], reader: _Reader, asked: _Asked) -> list[_Days]:
     with suppress(ValueError, OverflowError):
         return list(reader(said, asked))
     return []
-
-
-def _blank(match: re.Match[str]) -> str:
-    return "\n" * len(match[0])

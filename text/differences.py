@@ -17,19 +17,15 @@ from itertools import zip_longest
 from text import dates, words
 
 
-def differs(one: str, other: str) -> str | None:
-    """In what two texts state different facts: number, date, weekday, code, negation; or None.
-
-    >>> differs("The port is 5432.", "The port is 5433."), differs("周五开会", "Meeting on Fri")
-    ('number', None)
-    >>> differs("She does eat meat", "She doesn't eat meat"), differs("买入茅台", "卖出茅台")
-    ('negation', 'negation')
-    """
-    return difference(read(one), read(other))
-
-
 def difference(first: "Facts", second: "Facts") -> str | None:
-    """The same, of texts that were read: of many texts each is read once."""
+    """In what two texts differ: number, date, weekday, code or negation; None where in nothing.
+
+    >>> difference(read("The port is 5432."), read("The port is 5433."))
+    'number'
+    >>> difference(read("周五开会"), read("Meeting on Fri"))
+    >>> difference(read("买入茅台"), read("卖出茅台"))
+    'negation'
+    """
     first, second = _settled(first, second)
     if _codes_differ(first, second) or _capitals_differ(first, second):
         return "code"
@@ -367,7 +363,7 @@ _HAN = re.compile(
     rf"|(?<![0-9.])(?<![0-9] )(?P<said>第?{_HAN_NUMBER}+)"
     rf"(?: ?(?:{_UNIT})|(?P<measure>[{_MEASURES}]))?"
 )
-_LONGEST = 20  # numerals or words in a row; more are no number
+_MAX_NUMERALS = 20  # numerals or words in a row; more are no number
 _HAN_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8}
 
 
@@ -391,7 +387,7 @@ def _take_numbers(text: str, facts: Facts) -> str:
 
 
 def _take_han(found: re.Match[str], facts: Facts) -> str:
-    if len(found[0]) > _LONGEST:
+    if len(found[0]) > _MAX_NUMERALS:
         facts.codes.add(found[0])
     elif part := found["part"]:
         _count(facts, Decimal(part) if part.isascii() else Decimal(_han_value(part)), "%")
@@ -418,7 +414,7 @@ def _take_digits(found: re.Match[str], facts: Facts) -> str:
 
 def _take_words(found: re.Match[str], facts: Facts) -> str:
     said = [word for word in re.findall("[a-z]+", found["said"]) if word != "and"]
-    if len(said) > _LONGEST:
+    if len(said) > _MAX_NUMERALS:
         facts.codes.add(found[0])
         return " "
     if said in (["one"], ["first"]) or (said == ["second"] and _is_unit(found)):
@@ -522,7 +518,7 @@ def _negated(text: str) -> Iterator[str]:
 
 
 def _subject(after: str) -> str:
-    """The first word that is denied, by which two negations are told apart."""
+    """The first denied word, which tells two negations apart."""
     if words.is_unspaced(after[:2]):
         return after[:2]
     return next(iter(_content(after)), "")

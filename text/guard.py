@@ -51,7 +51,7 @@ from mnelo_locale import message
 KINDS = ("private_key", "api_key", "token", "password", "identity", "card", "phone")
 """What is looked for. Where two overlap, the one that stands first here gives its name."""
 
-LONGEST = 256  # characters of a value that are judged
+MAX_VALUE = 256  # characters of a value that are judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +294,7 @@ _SAYS = (
 _STOPS = "\\s\u3000-\u303f\u3400-\u9fff\uff01-\uff5e“”‘’"
 _GIVEN = re.compile(
     rf"{_NAMED}\\?[\"'`*]{{0,2}}{_ABOUT}{_SAYS}(?P<quote>\\?[\"'`“‘「]?)"
-    rf"(?=(?P<value>[^{_STOPS}]{{1,{LONGEST}}}))"
+    rf"(?=(?P<value>[^{_STOPS}]{{1,{MAX_VALUE}}}))"
 )
 _LABEL = re.compile(f"{_NAMED}$")
 _REST = re.compile(f"[^{_STOPS}]*")
@@ -337,7 +337,7 @@ def _given(text: str) -> Iterator[Finding]:
         if value.start < done or not _is_secret(_kind(match), value, text):
             continue
         # What is longer than what was judged belongs to it as well.
-        rest = _REST.match(text, value.end) if len(value.text) == LONGEST else None
+        rest = _REST.match(text, value.end) if len(value.text) == MAX_VALUE else None
         done = rest.end() if rest else value.end
         yield Finding(_kind(match), value.start, done)
 
@@ -351,7 +351,7 @@ def _value(text: str, match: re.Match[str]) -> _Value:
     start, end = match.span("value")
     chinese = not match[0].isascii()
     if quote := match["quote"][-1:]:
-        closing = text.find(_CLOSING.get(quote, quote), start, start + LONGEST)
+        closing = text.find(_CLOSING.get(quote, quote), start, start + MAX_VALUE)
         if closing > start and "\n" not in text[start:closing]:
             return _Value(text[start:closing].rstrip("\\"), start, True, chinese)
     following = _NEXT.search(text, start, end)
@@ -544,7 +544,7 @@ class Guard:
         return clean(text) if self._mode in ("redact", "refuse") else text
 
     def told(self, kinds: Sequence[str]) -> Guarded:
-        """What the answer says of the secrets; nothing where there are none."""
+        """The part of an answer that names the secrets; empty where there are none."""
         if not kinds:
             return {}
         redacted = self._mode == "redact"

@@ -15,8 +15,7 @@ import regex
 
 from config import SEPARATORS
 
-HARD_LIMIT = 8000
-"""No segment has more characters than this."""
+HARD_LIMIT = 8000  # no segment has more characters than this
 
 
 def cut(text: str, size: int = 1800, separators: Sequence[str] = SEPARATORS) -> list[str]:

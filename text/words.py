@@ -122,10 +122,11 @@ def query_terms(query: str) -> list[str]:
     ['weekly', 'meeting']
     """
     terms = list(dict.fromkeys(index_terms(query)))
-    return [term for term in terms if not _empty(term)] or terms
+    return [term for term in terms if not says_nothing(term)] or terms
 
 
-def _empty(term: str) -> bool:
+def says_nothing(term: str) -> bool:
+    """Whether a term is of grammar alone, and of no topic."""
     return term in STOPWORDS or term in FUNCTION_WORDS or FUNCTION_CHARACTERS.issuperset(term)
 
 
@@ -233,7 +234,7 @@ def literals(query: str) -> list[str]:
         runs = _TERM.findall(piece)
         mixed = len(runs) > 1 and any(map(_UNSPACED_RUN.match, runs))
         for text in (piece, *runs) if mixed else (piece,):
-            if not _empty(text):
+            if not says_nothing(text):
                 pieces[text] = None
         for code in codes(piece):
             pieces[code.split(".")[0]] = None
@@ -314,23 +315,12 @@ def is_common(key: str) -> bool:
     >>> is_common("it"), is_common("的"), is_common("qls")
     (True, True, False)
     """
-    return _empty(key) or len(key) == 1
-
-
-def starts_word(name: str, term: str) -> bool:
-    """Whether a word of a folded name begins with a term; in unspaced scripts any part will do.
-
-    >>> starts_word("kweichow moutai", "mou"), starts_word("moutai", "ou")
-    (True, False)
-    >>> starts_word("特变电工", "电工")
-    True
-    """
-    starts = _starts(term, name)
-    return any(_UNSPACED_RUN.match(term) or not _joined(name, at) for at in starts)
+    return says_nothing(key) or len(key) == 1
 
 
 def word_starts(name: str) -> list[str]:
-    """A folded name from each place on where a term may begin in it (see starts_word), cut short.
+    """A folded name from each place on where a word begins, cut short; in unspaced scripts
+    each character begins one.
 
     >>> word_starts("kweichow moutai"), word_starts("特变电工")
     (['kweichow moutai', 'moutai'], ['特变电工', '变电工', '电工', '工'])
@@ -343,17 +333,12 @@ def word_starts(name: str) -> list[str]:
     return list(dict.fromkeys(name[at : at + LONGEST_START] for at in places))
 
 
-def has_name(text: str, key: str) -> bool:
-    """Whether a folded name stands in a text as a whole, or a stock code in any spelling.
-
-    >>> has_name("Ask the QLS team", "qls"), has_name("QLSX", "qls"), has_name("东北门口", "北门")
-    (True, False, True)
-    """
-    return has_folded_name(fold(text), key)
-
-
 def has_folded_name(folded: str, key: str) -> bool:
-    """has_name of a text that is folded already."""
+    """Whether a name stands in a folded text as a whole, or a stock code in any spelling.
+
+    >>> has_folded_name("ask the qls team", "qls"), has_folded_name("qlsx", "qls")
+    (True, False)
+    """
     folded = " ".join(folded.split())
     if key.removesuffix(f".{ANY_EXCHANGE}") in codes(key):
         return key in lookup_keys(set(codes(folded)))

@@ -26,8 +26,8 @@ from text.words import name_key
 CATEGORIES = ("conversation", "knowledge", "document", "preference", "other")
 TAGS = 5
 SUMMARY_CHARACTERS = 200
-MOST_SEGMENTS = 100  # of a context, that one call returns
-MOST_OFFSET = (1 << 31) - 1
+MAX_SEGMENTS = 100  # of a context, that one call returns
+MAX_OFFSET = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def contract(config: Config) -> Contract:
         "memory_query": _query(config),
         "memory_get_context": {
             "timeline_id": Argument(Id(), required=True),
-            "offset": Argument(Integer(0, MOST_OFFSET), "First segment, from 0", 0),
-            "limit": Argument(Integer(1, MOST_SEGMENTS), "Most segments", 1),
+            "offset": Argument(Integer(0, MAX_OFFSET), "First segment, from 0", 0),
+            "limit": Argument(Integer(1, MAX_SEGMENTS), "Most segments", 1),
         },
         "memory_write_context": {
             "timeline_id": Argument(Id(), required=True),

@@ -22,8 +22,8 @@ from index.calibration import Scripts, Zeros, similarity
 
 Member = TypeVar("Member", int, str)
 
-MOST_CLIQUES = 100_000
-"""Bundles of cliques held at once: of 5,000 nodes 100 MB, a bundle being two sets of them."""
+MAX_BUNDLES = 100_000
+"""Bundles in memory at a time: 100 MB for 5,000 nodes, since a bundle is two sets of nodes."""
 SAME_GROUP = 0.5
 """A group keeps its id when at least this part of all its members, old and new, stayed."""
 _ROWS = 64  # vectors that are compared with all others at once; a multiple of 8
@@ -46,9 +46,9 @@ class _Progress:
     cliques: int = 0
     done: int = 0
 
-    def check(self, held: int = 0) -> None:
+    def check(self, bundles: int = 0) -> None:
         late = self.deadline is not None and time.monotonic() >= self.deadline
-        if late or held > MOST_CLIQUES:
+        if late or bundles > MAX_BUNDLES:
             raise TooDense(self.cliques, self.done, self.nodes)
 
 
@@ -181,7 +181,8 @@ def _renumbered(neighbours: Sequence[int], part: Sequence[int]) -> list[int]:
     for node in part:
         row = np.zeros(len(part) + 1, dtype=np.uint8)  # the last is for nodes elsewhere
         row[numbers[_members(neighbours[node])]] = 1
-        local.append(_bits(row[:-1]))
+        packed = np.packbits(row[:-1], bitorder="little")
+        local.append(int.from_bytes(packed.tobytes(), "little"))
     return local
 
 
@@ -303,10 +304,6 @@ def _members(bits: int) -> NDArray[np.int64]:
     """The nodes of a set, in order."""
     octets = np.frombuffer(bits.to_bytes(-(-bits.bit_length() // 8), "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
-
-
-def _bits(flags: NDArray[np.uint8]) -> int:
-    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
 # --- The same groups again -------------------------------------------------------------

@@ -22,7 +22,7 @@ from timeline.settings import Settings
 
 
 class Grouping:
-    """Looks for the groups of all entries, one look at a time; the last good ones stay else."""
+    """Finds the groups of all entries, one search at a time; a failed one leaves the old groups."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class Grouping:
         self._failed = ""
 
     def notice(self) -> dict[str, str]:
-        """Why the groups are not of what is there now, where the last look did not end."""
+        """Why the groups are out of date, where the last search did not end."""
         return {"notice": self._failed} if self._failed else {}
 
     def rebuild(
@@ -49,15 +49,15 @@ class Grouping:
                 )
                 return {"status": "timed_out", **how, "notice": self._failed}
             self._failed = ""
-            told = how | {
+            report = how | {
                 "entries": len(matrix.seqs),
                 "grouped": len(set().union(*found)),
                 "group_count": len(found),
                 "seconds": round(time.monotonic() - started, 3),
                 "built_at": timestamps.now(),
             }
-            self._put(found, told)
-            return {"status": "rebuilt", **told}
+            self._put(found, report)
+            return {"status": "rebuilt", **report}
 
     def _found(
         self, matrix: EntryMatrix, zeros: Zeros, how: dict[str, Any], deadline: float
@@ -71,8 +71,8 @@ class Grouping:
             for members in communities.communities(near, how["k"], deadline)
         ]
 
-    def _put(self, found: list[set[int]], told: dict[str, Any]) -> None:
+    def _put(self, found: list[set[int]], report: dict[str, Any]) -> None:
         with self._store.view() as view:
             before = view.entries.groups()
         ids = communities.stable_ids(before, found, lambda: f"group_{secrets.token_hex(4)}")
-        self._store.entries.put_groups(dict(zip(ids, found, strict=True)), json.dumps(told))
+        self._store.entries.put_groups(dict(zip(ids, found, strict=True)), json.dumps(report))

@@ -25,12 +25,10 @@ from timeline.settings import Settings
 from upkeep.background import Upkeep
 
 CLIENT = "timeline"
-QUIET_SECONDS = 2.0
-"""How long nothing was written before groups are looked for."""
-LATEST_SECONDS = 30.0
-"""How long that is put off at most, while somebody writes all the time."""
-MERGED_AT_ONCE = 8  # entries, whose texts keep the model for a moment
-MOST_FACTS = 10_000  # texts of which it is kept what they state, while doubles are looked for
+QUIET_SECONDS = 2.0  # without writes before groups are searched
+LATEST_SECONDS = 30.0  # the longest delay, while somebody writes all the time
+BATCH_ENTRIES = 8  # entries, whose texts keep the model for a moment
+MAX_FACTS = 10_000  # texts of which it is kept what they state, while doubles are looked for
 
 
 class Steps(Protocol):
@@ -60,10 +58,10 @@ class TimelineKeeper(Upkeep):
         self._do("look", lambda: self._look(now))
 
     def _look(self, now: float) -> bool:
-        """Do what is due; False, since each step is told of by itself."""
+        """Do what is due; False, since each step is reported by itself."""
         settings = self._read_settings()
         entries = self._entries(settings)
-        if self._grouped.differs(entries):
+        if entries != self._grouped.entries:
             self._do("vectors", self._merge_all)
         if now >= self._swept_at + settings.daemon_interval:
             self._swept_at = now
@@ -89,7 +87,7 @@ class TimelineKeeper(Upkeep):
             return view.model_mark(), view.entries.membership(), how
 
     def _merge_all(self) -> None:
-        while not self._stop.is_set() and self._steps.merge(MERGED_AT_ONCE):
+        while not self._stop.is_set() and self._steps.merge(BATCH_ENTRIES):
             pass
 
     def _group(self, entries: object) -> bool:
@@ -121,12 +119,9 @@ class _Grouped:
         self._seen: object = None
         self._seen_at = self._first_at = 0.0
 
-    def differs(self, entries: object) -> bool:
-        return entries != self.entries
-
     def is_due(self, now: float, entries: object) -> bool:
         """At once the first time; then when nobody writes, or has done so for long."""
-        if not self.differs(entries):
+        if entries == self.entries:
             self._seen = entries
             return False
         if self._seen == self.entries:
@@ -177,7 +172,7 @@ def _let_expire(
     until: str,
 ) -> int:
     """Let the second of each pair end then, unless one of the two does or they differ."""
-    facts = lru_cache(MOST_FACTS)(lambda place: read(rows[place][2]))
+    facts = lru_cache(MAX_FACTS)(lambda place: read(rows[place][2]))
     gone: set[int] = set()
     for older, newer in pairs:
         if older in gone or newer in gone or difference(facts(older), facts(newer)):

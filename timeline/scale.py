@@ -58,10 +58,8 @@ class EntryScale:
     """The zeros of one model, whose mark it has."""
 
     mark: str
-    entries: Zeros
-    """Of two entries."""
-    questions: Zeros
-    """Of a question (first) and an entry."""
+    entries: Zeros  # of two entries
+    questions: Zeros  # of a question (first) and an entry
 
 
 def measured(model: MakesVectors, mark: str) -> EntryScale:

@@ -23,7 +23,7 @@ from embedder import embed
 from embedding.model import FileModel
 from embedding.vectors import Embedding
 from index.calibration import scaled
-from index.chunks import UNNAMED
+from index.fields import UNNAMED
 from mnelo_locale import message
 from store import Store, View
 from store.types import EntryMatrix, EntryRow, NewEntry

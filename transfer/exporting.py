@@ -20,18 +20,19 @@ from typing import IO, Any
 from core.errors import InvalidInput
 from core.types import Model
 from store.opening import inspect
-from transfer.records import FORMAT, VERSION, Told
+from transfer.records import FORMAT, VERSION, Progress
 
 
 def export(
-    database: Path, to: str, *, vectors: bool, told: Told = lambda done, of: None
+    database: Path, to: str, *, vectors: bool, progress: Progress = lambda done, of: None
 ) -> dict[str, int]:
     """Write everything in a file to another, or for `-` to stdout; how many records of each type.
 
     What was acknowledged before it began is in it; others may write meanwhile. A file of that
     name gives way only when the new one is complete.
     """
-    _refuse_missing(database)
+    if not database.exists():
+        raise InvalidInput("transfer.no_database", path=database)
     if to != "-" and Path(to).exists() and os.path.samefile(to, database):
         raise InvalidInput("transfer.itself", file=to)
     with (
@@ -45,23 +46,14 @@ def export(
         out.write(_line(_header(counts, store.schema_version, model)))
         for kind, record in view.records.all(vectors=vectors):
             out.write(_line({"type": kind, **_plain(record)}))
-            told(1, whole)
+            progress(1, whole)
         return counts
-
-
-def _refuse_missing(database: Path) -> None:
-    if not database.exists():
-        raise InvalidInput("transfer.no_database", path=database)
 
 
 def _header(counts: Mapping[str, int], schema: int, model: Model | None) -> dict[str, Any]:
     """The first line; the model, where its vectors follow, with what was measured of it."""
-    named = model and {
-        "name": model.name,
-        "dim": model.dim,
-        "unrelated": model.unrelated,
-        "noise": model.noise,
-    }
+    fields = ("name", "dim", "unrelated", "noise")
+    named = model and {name: getattr(model, name) for name in fields}
     header = {"type": "header", "format": FORMAT, "version": VERSION, "schema": schema}
     return {**header, "records": dict(counts), "model": named}
 

@@ -28,8 +28,7 @@ class Found:
     item: dict[str, Any]
     closed: str = ""
     """Why it is not live: it is stored and then forgotten, so that its history is there."""
-    again: bool = False
-    """Whether it adds to a memory that is there."""
+    again: bool = False  # whether it adds to a memory that is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,6 @@ def mcp_memory_service(path: Path) -> Iterator[Found | Bad]:
 
 # --- Markdown --------------------------------------------------------------------------
 
-
 HEADING = re.compile(r"#{1,6}\s+\S")
 FENCE = re.compile(r"\s{0,3}(```|~~~)")
 WIKI_LINK = re.compile(r"\[\[([^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
@@ -307,8 +305,8 @@ def _sections(lines: Sequence[str], first: int) -> Iterator[tuple[int, str]]:
             starts.append(at)
     for end in [*starts, len(lines)]:
         section = lines[begin:end]
-        told = section[1:] if begin in starts else section
-        if any(line.strip() for line in told):
+        below = section[1:] if begin in starts else section
+        if any(line.strip() for line in below):
             yield first + begin, "\n".join(section).strip()
         begin = end
 
@@ -546,7 +544,6 @@ def _version(record: Mapping[str, Any]) -> float:
 
 
 # --- Holdings --------------------------------------------------------------------------
-
 
 POSITION = ("quantity", "cost_price", "current_price", "market_value_yuan", "pnl_yuan", "pnl_pct")
 

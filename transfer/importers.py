@@ -1,34 +1,28 @@
-"""What other programs have stored, turned into memories.
-
-Everything goes through `remember_many`, with all its checks. What remember has no argument for
-becomes a tag (`key: value`), so that no memory begins with a second version. What was imported
-before is known by its text, source, session and time, also where it was updated or forgotten since:
-it does not come back. What its old home had superseded is stored and forgotten again, so that it is
-history here too.
-"""
+"""Import of what other programs have stored."""
 
 import json
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
 from access.validation import contract
 from config import Config
-from core.errors import InvalidInput, MneloError, ModelError
+from core.errors import InvalidInput, ModelError
 from memory import Memory
 from mnelo_locale import message
 from store import Store
 from store.opening import inspect
 from text import words
 from transfer.formats import OWNER, Bad, Found
-from transfer.importing import looked_at, progress
-from transfer.records import Told
+from transfer.importing import looked_at, progress_bar
+from transfer.records import Progress
 
-MOST_IN_A_BATCH = 50
+BATCH_MEMORIES = 50
 
 
 @dataclass(slots=True)
@@ -44,13 +38,13 @@ class Done:
 # --- Storing ---------------------------------------------------------------------------
 
 
-def take_in(
+def import_records(
     found: Iterable[Found | Bad],
     config: Config,
     *,
     dry_run: bool,
     fill: bool = True,
-    told: Told = lambda done, of: None,
+    progress: Progress = lambda done, of: None,
 ) -> Done:
     """Store what a reader finds, and give it vectors if `fill`; a dry run only counts.
 
@@ -71,9 +65,9 @@ def take_in(
     with Memory(config=config) as memory:
         # A second store on the file would, when it closes, take the locks of the first one.
         known = _Known(memory.store)
-        while batch := list(islice(good, MOST_IN_A_BATCH)):
+        while batch := list(islice(good, BATCH_MEMORIES)):
             _store(memory, [each for each in batch if not known.count(each, done)], done)
-            told(len(batch), 0)
+            progress(len(batch), 0)
         if fill and done.new:
             try:
                 memory.fill_pending()
@@ -105,9 +99,9 @@ def _pieces(text: Any, limit: int) -> Sequence[Any]:
     """A text in pieces of at most so many bytes, cut at ends of lines where that works."""
     if not isinstance(text, str) or len(text.encode(errors="replace")) <= limit:
         return [text]
-    pieces, most = [], limit // 4  # no character has more than four bytes
-    while len(text) > most:
-        cut = text.rfind("\n", 1, most) + 1 or most
+    pieces, room = [], limit // 4  # no character has more than four bytes
+    while len(text) > room:
+        cut = text.rfind("\n", 1, room) + 1 or room
         pieces.append(text[:cut])
         text = text[cut:]
     return [piece for piece in [*pieces, text] if piece.strip()]
@@ -174,25 +168,21 @@ class _Known:
         return known
 
 
-def run(found: Iterable[Found | Bad], config: Config, *, dry_run: bool, as_json: bool) -> int:
+def run(found: Iterable[Found | Bad], config: Config, given: Namespace) -> int:
     """Import for a script: say what was done and what was wrong; the exit status."""
-    fill = config.embedder_model != "none"
-    try:
-        with progress() as told:
-            done = take_in(found, config, dry_run=dry_run, fill=fill, told=told)
-    except MneloError as error:
-        print(error, file=sys.stderr)
-        return 1
+    dry_run, fill = given.dry_run, config.embedder_model != "none"
+    with progress_bar() as progress:
+        done = import_records(found, config, dry_run=dry_run, fill=fill, progress=progress)
     for bad in done.bad:
         print(bad, file=sys.stderr)
     counts = {"new": done.new, "there": done.there, "refused": len(done.bad)}
-    if as_json:
-        told_bad = [{"place": bad.place, "reason": bad.reason} for bad in done.bad]
-        said = {"imported": not dry_run, **counts, "problems": told_bad}
-        print(json.dumps(said, ensure_ascii=False))
+    if given.json:
+        problems = [asdict(bad) for bad in done.bad]
+        report = {"imported": not dry_run, **counts, "problems": problems}
+        print(json.dumps(report, ensure_ascii=False))
     else:
-        said_id = "importers.would" if dry_run else "importers.done"
-        print(message(said_id, path=config.database_path, **counts))
+        sentence = "importers.would" if dry_run else "importers.done"
+        print(message(sentence, path=config.database_path, **counts))
         if done.vectors_off:
             print(done.vectors_off)
     return 1 if done.bad else 0
@@ -221,12 +211,8 @@ def identity_facts(config: Config) -> list[Found | Bad]:
                 for match in rule.finditer(chunk.content)
             }
             if new := _new_facts(facts, chunk.entities):
-                item = {
-                    "content": chunk.content,
-                    "source": chunk.source,
-                    "session_id": chunk.session_id,
-                    "timestamp": chunk.timestamp,
-                }
+                same = ("content", "source", "session_id", "timestamp")
+                item = {name: getattr(chunk, name) for name in same}
                 found.append(Found(chunk.id, item | new, again=True))
     return found
 

@@ -1,19 +1,4 @@
-"""An export taken into another file: first judged whole, then put in, some at a time.
-
-The file is read twice. First every line is judged (`read_record`, through which each record comes;
-a value that a quick test knows to be as an export writes it is not read once more) and every
-reference looked up, so that `--strict` and `--dry-run` know all before anything is written. Then
-records go in by the hundred, in transactions of some 50 ms with 25 ms between them, which is how
-often SQLite asks for a lock at first. A line that is no longer the one that was judged, by its
-checksum, ends the run. Each transaction leaves a sound file, since a version is joined to the next
-one when both are there: a run that was killed is finished by running it again.
-
-A new file keeps all numbers of rows, so that its export is the same to the byte; in another one
-what is taken gets new numbers, and merges and their undoing are led to these. What is there by its
-id stays as it is, so an export can be imported any number of times; only names of entities and
-evidence of relations are added to. Closed there and open in the export is no conflict: it was
-forgotten since.
-"""
+"""Import of an export: the whole file is checked first, then imported in batches."""
 
 import codecs
 import json
@@ -41,10 +26,10 @@ from store.opening import inspect, open_store
 from store.types import Outcome
 from text import words
 from text.guard import Guard
-from transfer.records import FORMAT, KINDS, RECORDS, VERSION, Told, Watch, guarded, read_record
+from transfer.records import FORMAT, KINDS, RECORDS, VERSION, Progress, Watch, guarded, read_record
 
-AT_ONCE = {"entity": 150, "chunk": 150, "relation": 1000, "audit": 3000}
-LENGTH = 400_000
+BATCH_RECORDS = {"entity": 150, "chunk": 150, "relation": 1000, "audit": 3000}
+BATCH_BYTES = 400_000
 """Records of one transaction and bytes of their lines, at most: some 50 ms, in which other
 writers wait."""
 
@@ -71,11 +56,9 @@ class Judged:
     """An export that was read from end to end: where its good records stand, and what is wrong."""
 
     guard: Watch
-    secrets: set[str] = field(default_factory=set)
-    """The kinds that it found."""
+    secrets: set[str] = field(default_factory=set)  # the kinds that it found
     header: dict[str, Any] | None = None
-    model: Model | None = None
-    """The model whose vectors the export has, if it has any."""
+    model: Model | None = None  # the model whose vectors the export has, if it has any
     problems: list[Problem] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     """How many records cannot be taken, by their type, or as `line` where that is unknown."""
@@ -84,16 +67,13 @@ class Judged:
     )
     """For each type the offset, the number and the checksum of the line of every good record, one
     after the other; the number is below 0 where the record was not written as it is read."""
-    keys: set[str] = field(default_factory=set)
-    """The keys of all entities."""
-    known: set[str] = field(default_factory=set)
-    """The ids of all entities and chunks."""
+    keys: set[str] = field(default_factory=set)  # the keys of all entities
+    known: set[str] = field(default_factory=set)  # the ids of all entities and chunks
     next: dict[str, str] = field(default_factory=dict)
     """What took the place of each memory or entity that something did."""
     wanted: dict[str, int] = field(default_factory=dict)
     """Every id that is referred to, and the first line that does so."""
-    absent: set[str] = field(default_factory=set)
-    """Those of them that are nowhere."""
+    absent: set[str] = field(default_factory=set)  # those of them that are nowhere
 
     @property
     def is_export(self) -> bool:
@@ -119,27 +99,25 @@ class Imported:
 
     counts: dict[str, dict[str, int]]
     problems: list[Problem]
-    conflicts: list[Problem]
-    """Records that the file has with other values, which it keeps."""
-    vectors: bool
-    """Whether the export has vectors that fit."""
+    conflicts: list[Problem]  # records that the file has with other values, which it keeps
+    vectors: bool  # whether the export has vectors that fit
     wrote: bool
     secrets: list[str]
     """The kinds of secrets that it has, of which `[guard] mode` says what becomes."""
 
 
-def take_in(
+def import_file(
     file: Path,
     config: Config,
     *,
     strict: bool,
     dry_run: bool,
-    told: Told = lambda done, of: None,
+    progress: Progress = lambda done, of: None,
 ) -> Imported:
     """Import an export into the configured file; what is there already stays as it is.
 
     With `strict` nothing is imported if anything is wrong with the export; with `dry_run` nothing
-    in any case. `told` is given how many more records are done, and of how many in all.
+    in any case.
     """
     with _source(file) as source:
         judged = _judge(source, Watch(Guard(config.guard_mode)))
@@ -151,11 +129,13 @@ def take_in(
             fits = _fits(model, store)
             if dry_run or (strict and judged.problems):
                 compare = store.intake(judged.keys).compare if store else _all_new
-                return _imported(_Work(source, judged, compare, told), fits, wrote=False)
+                return _imported(_Work(source, judged, compare, progress), fits, wrote=False)
         with closing(open_store(config)) as store:
             mark = store.adopt_model(model).mark if model and fits else ""
             intake = store.intake(judged.keys, mark)
-            return _imported(_Work(source, judged, intake.put, told, pause=PAUSE), fits, wrote=True)
+            return _imported(
+                _Work(source, judged, intake.put, progress, pause=PAUSE), fits, wrote=True
+            )
 
 
 def _all_new(kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
@@ -172,7 +152,7 @@ def _imported(work: "_Work", fits: bool, *, wrote: bool) -> Imported:
 
 @contextmanager
 def looked_at(database: Path) -> Iterator[Store | None]:
-    """The file as it is, without a trace; None where there is none yet."""
+    """The database, opened to read only; None where there is none yet."""
     if not database.exists() or not database.stat().st_size:
         yield None
         return
@@ -281,16 +261,16 @@ def _references(kind: str, record: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _refuse_loops(following: Mapping[str, str]) -> None:
-    """Whoever follows versions to the last one has to arrive."""
+    """Refuse versions that follow each other in a circle."""
     arrives: set[str] = set()
     for start in following:
-        way, each = dict[str, None](), start
+        path, each = dict[str, None](), start
         while each in following and each not in arrives:
-            if each in way:
+            if each in path:
                 raise InvalidInput("transfer.loop", id=each)
-            way[each] = None
+            path[each] = None
             each = following[each]
-        arrives.update(way)
+        arrives.update(path)
 
 
 def _count(judged: Judged) -> None:
@@ -341,27 +321,26 @@ def _fits(model: Model | None, store: Store | None) -> bool:
 
 
 def _some(
-    records: Iterator[tuple[int, dict[str, Any], int]], most: int
+    records: Iterator[tuple[int, dict[str, Any], int]], limit: int
 ) -> Iterator[tuple[int, dict[str, Any], int]]:
-    """The next records that make one transaction."""
+    """The next records for one transaction."""
     length = 0
-    for each in islice(records, most):
+    for each in islice(records, limit):
         yield each
         length += each[2]
-        if length > LENGTH:
+        if length > BATCH_BYTES:
             return
 
 
 @dataclass(slots=True)
 class _Work:
-    """The second reading: good records, some at a time, and what became of them."""
+    """The second pass: imports the good records in batches, and counts the outcomes."""
 
     source: IO[bytes]
     judged: Judged
     put: Callable[[str, Sequence[dict[str, Any]]], list[Outcome]]
-    told: Told
-    pause: float = 0.0
-    """Seconds between two transactions."""
+    progress: Progress
+    pause: float = 0.0  # seconds between two transactions
     _pause_ends: float = 0.0
     conflicts: list[Problem] = field(default_factory=list)
 
@@ -377,7 +356,7 @@ class _Work:
             self._note([line for line, _ in good], outcomes)
             done.update(outcomes)
             done["refused"] += len(batch) - len(good)
-            self.told(len(batch), whole)
+            self.progress(len(batch), whole)
         return {name: done[name] for name in ("new", "there", "conflict", "refused")}
 
     def _note(self, lines: Sequence[int], outcomes: Sequence[Outcome]) -> None:
@@ -389,7 +368,7 @@ class _Work:
         """The good records with their lines; of each batch those that were written first lead."""
         number = "id" if kind in ("relation", "audit") else "seq"
         records = self._read(kind)
-        while batch := list(_some(records, AT_ONCE[kind])):
+        while batch := list(_some(records, BATCH_RECORDS[kind])):
             good = [(line, record) for line, record, _ in batch]
             yield sorted(good, key=lambda each: each[1].get(number) or 0)
 
@@ -410,7 +389,7 @@ class _Work:
             yield abs(line), table, len(content)
 
     def _complete(self, kind: str, record: dict[str, Any]) -> bool:
-        """Leave out of a record what it says of others that are nowhere; whether it still holds."""
+        """Drop a record's references to absent ones; False where it means nothing without them."""
         absent = self.judged.absent
         if kind == "chunk" and absent:
             mentions = record["mentions"].items()
@@ -425,12 +404,12 @@ class _Work:
 
 
 @contextmanager
-def progress() -> Iterator[Told]:
+def progress_bar() -> Iterator[Progress]:
     """A bar on stderr, if that is a terminal."""
     with tqdm(disable=not sys.stderr.isatty(), unit=" records", leave=False) as bar:
 
-        def told(done: int, whole: int) -> None:
+        def progress(done: int, whole: int) -> None:
             bar.total = whole or None
             bar.update(done)
 
-        yield told
+        yield progress

@@ -34,15 +34,14 @@ VERSION = 1
 KINDS = ("entity", "chunk", "relation", "audit")
 """In the order in which they are written and taken in: each refers to those before."""
 
-Told = Callable[[int, int], object]
-"""Is told how many more records are done, and of how many in all."""
+Progress = Callable[[int, int], object]
+"""Called with how many more records are done, and how many there are in all."""
 
 
 # --- What a record may be --------------------------------------------------------------
 
-
-LONGEST = 1 << 24  # bytes, the most that a setting may allow
-FREE_JSON = Properties(LONGEST)
+MAX_BYTES = 1 << 24  # bytes, the most that a setting may allow
+FREE_JSON = Properties(MAX_BYTES)
 WHEN = Moment(timezone.utc)
 SHARE = Number(0, 1)
 COUNT = Integer(0, 1 << 62)
@@ -51,11 +50,8 @@ ORIGINS = ("given", "evidence", "found")
 
 
 @dataclass(frozen=True, slots=True)
-class _ChunkId:
+class _ChunkId(Kind):
     """The id of a version of a memory."""
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string"}
 
     def read(self, name: str, value: Any) -> str:
         if not isinstance(value, str) or not is_chunk_id(value):
@@ -64,25 +60,19 @@ class _ChunkId:
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
-    """A folded spelling, of which nothing may be left."""
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string"}
+class _Key(Kind):
+    """A folded spelling, which may be empty."""
 
     def read(self, name: str, value: Any) -> str:
-        return "" if value == "" else Text(LONGEST).read(name, value)
+        return "" if value == "" else Text(MAX_BYTES).read(name, value)
 
 
 @dataclass(frozen=True, slots=True)
-class _Label:
+class _Label(Kind):
     """The id of a session or of a round, which may be any text (turns.py)."""
 
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string", "maxLength": MAX_CHARACTERS}
-
     def read(self, name: str, value: Any) -> str:
-        text = Text(LONGEST).read(name, value)
+        text = Text(MAX_BYTES).read(name, value)
         if len(text) > MAX_CHARACTERS:
             raise InvalidInput("input.chars", name=name, size=len(text), limit=MAX_CHARACTERS)
         return text
@@ -102,11 +92,10 @@ class _Mentions:
 
 # --- What is as an export writes it ----------------------------------------------------
 
-
 Test = Callable[[Any], bool]
 SMALL = 1000  # characters of a text or entries of a table that are looked at here
 AN_ID, ID_NAME = Id(), Name(256)
-A_TEXT, A_LABEL = Text(LONGEST), Name(MAX_CHARACTERS)
+A_TEXT, A_LABEL = Text(MAX_BYTES), Name(MAX_CHARACTERS)
 
 
 def _is_name(kind: Name, value: Any) -> bool:
@@ -133,18 +122,6 @@ def _is_text(kind: Text, value: Any) -> bool:
         and not value.isspace()
         and 4 * len(value) <= kind.max_bytes
     )
-
-
-def _is_number(kind: Number, value: Any) -> bool:
-    return type(value) is float and kind.low <= value <= kind.high
-
-
-def _is_integer(kind: Integer, value: Any) -> bool:
-    return type(value) is int and kind.low <= value <= kind.high
-
-
-def _is_moment(kind: Moment, value: Any) -> bool:
-    return type(value) is str and _is_stamp(value)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -181,17 +158,13 @@ def _are_mentions(kind: _Mentions, value: Any) -> bool:
     )
 
 
-def _are_items(kind: Items, test: Test, value: Any) -> bool:
-    return type(value) is list and len(value) <= kind.max_items and all(map(test, value))
-
-
 _TESTS: Mapping[type, Callable[[Any, Any], bool]] = {
     Name: _is_name,
     Id: _is_id,
     Text: _is_text,
-    Number: _is_number,
-    Integer: _is_integer,
-    Moment: _is_moment,
+    Number: lambda kind, value: type(value) is float and kind.low <= value <= kind.high,
+    Integer: lambda kind, value: type(value) is int and kind.low <= value <= kind.high,
+    Moment: lambda kind, value: type(value) is str and _is_stamp(value),
     Properties: _is_small,
     _Mentions: _are_mentions,
     _ChunkId: lambda kind, value: type(value) is str and is_chunk_id(value),
@@ -203,7 +176,8 @@ _TESTS: Mapping[type, Callable[[Any, Any], bool]] = {
 def _test(kind: Kind) -> Test:
     """Whether a value is as reading it would give it; False where there is no quick way to tell."""
     if isinstance(kind, Items):
-        return partial(_are_items, kind, _test(kind.item))
+        limit, test = kind.max_items, _test(kind.item)
+        return lambda items: type(items) is list and len(items) <= limit and all(map(test, items))
     return partial(_TESTS.get(type(kind), lambda kind, value: False), kind)
 
 
@@ -246,7 +220,7 @@ ENTITY_VERSION = _Record(
         "seq": Argument(ROW),
         "kind": _required(Name(64)),
         "name": _required(Name(256)),
-        "summary": Argument(Text(LONGEST), default=""),
+        "summary": Argument(Text(MAX_BYTES), default=""),
         "properties": Argument(FREE_JSON, default=dict),
         "source": Argument(Name(200), default="manual"),
         "importance": Argument(SHARE, default=0.5),
@@ -260,32 +234,32 @@ ENTITY_VERSION = _Record(
 ENTITY_NAME = _Record(
     {
         "key": _required(_Key()),
-        "alias": _required(Name(LONGEST)),
+        "alias": _required(Name(MAX_BYTES)),
         "role": _required(Choice(("id", "name", "alias", "code"))),
         "valid_from": _required(WHEN),
     }
 )
-ROUND = Fields({"id": _required(_Label()), "asked": _required(Integer(0, LONGEST))})
+ROUND = Fields({"id": _required(_Label()), "asked": _required(Integer(0, MAX_BYTES))})
 ENTRY = Fields(
     {
         "category": _required(Name(64)),
         "expires_at": Argument(WHEN),
-        "context": Argument(Items(Text(LONGEST), LONGEST), default=list),
+        "context": Argument(Items(Text(MAX_BYTES), MAX_BYTES), default=list),
     }
 )
 RECORDS: Mapping[str, _Record] = {
     "entity": _Record(
         {
             "id": _required(Id()),
-            "versions": _required(Items(ENTITY_VERSION, LONGEST)),
-            "names": Argument(Items(ENTITY_NAME, LONGEST), default=list),
+            "versions": _required(Items(ENTITY_VERSION, MAX_BYTES)),
+            "names": Argument(Items(ENTITY_NAME, MAX_BYTES), default=list),
         }
     ),
     "chunk": _Record(
         {
             "id": _required(_ChunkId()),
             "seq": Argument(ROW),
-            "content": _required(Text(LONGEST)),
+            "content": _required(Text(MAX_BYTES)),
             "source": Argument(Name(200), default="manual"),
             "session_id": Argument(_Label(), default="default"),
             "timestamp": _required(WHEN),
@@ -293,11 +267,11 @@ RECORDS: Mapping[str, _Record] = {
             "metadata": Argument(FREE_JSON, default=dict),
             "created_at": _required(WHEN),
             "superseded_by": Argument(_ChunkId()),
-            "tags": Argument(Items(Name(200), LONGEST), default=list),
+            "tags": Argument(Items(Name(200), MAX_BYTES), default=list),
             "mentions": Argument(_Mentions(), default=dict),
             "round": Argument(ROUND),
             "entry": Argument(ENTRY),
-            "vectors": Argument(Items(Text(LONGEST), LONGEST)),
+            "vectors": Argument(Items(Text(MAX_BYTES), MAX_BYTES)),
             **_VALID,
             **_RECALLED,
         }
@@ -314,7 +288,7 @@ RECORDS: Mapping[str, _Record] = {
             "confidence": Argument(SHARE, default=1.0),
             "created_at": _required(WHEN),
             "evidence_chunk_id": Argument(_ChunkId()),
-            "evidence": Argument(Items(_ChunkId(), LONGEST), default=list),
+            "evidence": Argument(Items(_ChunkId(), MAX_BYTES), default=list),
             **_VALID,
         }
     ),
@@ -322,11 +296,11 @@ RECORDS: Mapping[str, _Record] = {
         {
             "id": Argument(ROW),
             "at": _required(WHEN),
-            "client": Argument(Text(LONGEST), default=""),
+            "client": Argument(Text(MAX_BYTES), default=""),
             "action": _required(Name(200)),
             "target_kind": _required(Name(200)),
-            "target_id": _required(Text(LONGEST)),
-            "reason": Argument(Text(LONGEST), default=""),
+            "target_id": _required(Text(MAX_BYTES)),
+            "reason": Argument(Text(MAX_BYTES), default=""),
             "detail": Argument(FREE_JSON, default=dict),
         }
     ),
@@ -336,8 +310,8 @@ MERGE = Fields(
     {
         "keep": _required(Id()),
         "duplicate": _required(Id()),
-        "aliases": _required(Items(_Key(), LONGEST)),
-        "mentions": _required(Items(ROW, LONGEST)),
+        "aliases": _required(Items(_Key(), MAX_BYTES)),
+        "mentions": _required(Items(ROW, MAX_BYTES)),
         "relations": _required(
             Items(
                 Fields(
@@ -346,10 +320,10 @@ MERGE = Fields(
                         "ended": Argument(WHEN),
                         "new": Argument(ROW),
                         "twin": Argument(ROW),
-                        "shown": _required(Items(ROW, LONGEST)),
+                        "shown": _required(Items(ROW, MAX_BYTES)),
                     }
                 ),
-                LONGEST,
+                MAX_BYTES,
             )
         ),
         "closed": _required(ROW),
@@ -391,10 +365,9 @@ GUARDED: Mapping[str, Sequence[str]] = {
 }
 """Where secrets are looked for; ids stay as they are, since others refer to them."""
 
-REPEATED = ("source", "session_id", "relation")
-"""Of these a few values stand in many records."""
+REPEATED = ("source", "session_id", "relation")  # of these a few values stand in many records
 
-MOST_CLEAN = 10_000  # texts that are known to have no secret
+MAX_CLEAN = 10_000  # texts that are known to have no secret
 
 
 class Watch:
@@ -405,17 +378,18 @@ class Watch:
         self._clean: set[str] = set()
 
     def check(self, arguments: Mapping[str, Any], place: str) -> Checked:
-        asked = {name: each for name, each in arguments.items() if not self._knows(name, each)}
+        asked = {
+            name: value
+            for name, value in arguments.items()
+            if name not in REPEATED or value not in self._clean
+        }
         if not asked:
             return Checked(dict(arguments), [])
         checked = self._guard.check(asked, place)
         if not checked.kinds:
-            self._clean = self._clean if len(self._clean) < MOST_CLEAN else set()
+            self._clean = self._clean if len(self._clean) < MAX_CLEAN else set()
             self._clean.update(asked[name] for name in REPEATED if name in asked)
         return Checked({**arguments, **checked.arguments}, checked.kinds)
-
-    def _knows(self, name: str, value: Any) -> bool:
-        return name in REPEATED and value in self._clean
 
 
 def guarded(guard: Watch, kind: str, record: dict[str, Any]) -> Checked:

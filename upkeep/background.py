@@ -12,12 +12,11 @@ from core import timestamps
 from store import JobLock
 
 TICK_SECONDS = 0.5
-LEAVE_SECONDS = 2.0
-"""How long the end of the server waits for the step at hand."""
+LEAVE_SECONDS = 2.0  # how long a server that ends waits for the running step
 
 
 class Upkeep(ABC):
-    """Looks twice a second at what is due; each step tells when it was last done, or why not.
+    """Does twice a second what is due, and reports when each step was last done, or why it failed.
 
     `lock` is for who may do it; `name` is that of the thread and of the log.
     """
@@ -34,14 +33,14 @@ class Upkeep(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the step at hand."""
+        """End after the running step."""
         self._stop.set()
         self._thread.join(LEAVE_SECONDS)
         self._leave()
         self._lock.release()
 
     def report(self) -> dict[str, object]:
-        """Whether this process does it, when each step was last done, and what failed."""
+        """Whether this process does the work, when each step was last done, and what failed."""
         failed = {"failed": dict(self._failed)} if self._failed else {}
         return {"keeping": self._lock.is_locked, **self._done, **failed}
 
@@ -58,7 +57,7 @@ class Upkeep(ABC):
                 self._tick(time.monotonic())
 
     def _has_the_job(self) -> bool:
-        """Whether no other process does it; who ends, or is killed, leaves the job free."""
+        """Whether this process has the lock, or gets it now; a process that ends frees it."""
         if not self._lock.is_locked:
             try:
                 self._lock.acquire(timeout=0)

@@ -20,8 +20,6 @@ moment a whole memory.db is there, and a run that was killed can be run again.
 import glob
 import gzip
 import hashlib
-import http.client
-import json
 import os
 import re
 import shutil
@@ -38,7 +36,7 @@ from typing import IO, Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
-from access import address
+from access.running import find_server
 from config import Config
 from core import timestamps
 from core.errors import BackupError, StoreBusy, StoreError
@@ -49,9 +47,7 @@ from store.types import Counts
 STAMP = "%Y%m%dT%H%M%SZ"
 BLOCK = 1 << 20  # bytes
 LEVEL = 6  # of gzip
-WAIT_SECONDS = 10.0
-"""How long one backup waits for another into the same folder."""
-HEALTH_SECONDS = 2.0
+WAIT_SECONDS = 10.0  # how long one backup waits for another into the same folder
 LATEST = "latest"
 """What SQLite puts beside a file; the last holds nothing of its own."""
 
@@ -136,9 +132,9 @@ def make(
     Raises BackupError or StoreError, also when `stop` says so; the older backups stay then.
     """
     database, folder = Path(os.path.abspath(database)), Path(os.path.abspath(folder))
-    if not os.path.exists(database):  # also where that cannot be told
+    if not os.path.exists(database):  # also false where access is denied
         raise BackupError("backup.missing", path=database)
-    with _told(folder), _folder_to_itself(folder):
+    with _errors_as("backup.failed", folder=folder), _folder_to_itself(folder):
         _sweep(folder, database.stem)
         taken = datetime.now(timezone.utc).replace(microsecond=0)
         try:
@@ -246,12 +242,12 @@ def _folder_to_itself(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
-    """Say what the system's errors mean for a backup."""
+def _errors_as(sentence: str, **place: Path) -> Iterator[None]:
+    """Say what the system's errors mean for a backup or a restore."""
     try:
         yield
     except (OSError, NotImplementedError) as error:  # the latter: no locks there
-        raise BackupError("backup.failed", folder=folder, reason=_reason(error)) from error
+        raise BackupError(sentence, **place, reason=_reason(error)) from error
 
 
 def _reason(error: Exception) -> str:
@@ -309,7 +305,7 @@ def restore(file: Path, config: Config) -> Restored:
     """
     database = Path(os.path.abspath(config.database_path))
     _refuse_served(config, database)
-    with _restoring(database), _keepers_place(database):
+    with _errors_as("restore.failed", path=database), _keepers_place(database):
         _refuse_half(file, database)
         # Links are followed here, and by SQLite: what takes the file's place lies beside it.
         path = Path(os.path.realpath(database))
@@ -415,31 +411,15 @@ def _keepers_place(database: Path) -> Iterator[None]:
         raise StoreBusy("store.in_use", path=database) from None
 
 
-@contextmanager
-def _restoring(database: Path) -> Iterator[None]:
-    """Say what the system's errors mean for a restore."""
-    try:
-        yield
-    except (OSError, NotImplementedError) as error:  # the latter: no locks there
-        raise BackupError("restore.failed", path=database, reason=_reason(error)) from error
-
-
 def _refuse_served(config: Config, database: Path) -> None:
-    """Refuse by name and process while the server at the configured port has the file."""
-    host, port = address.reachable(config.server_host), config.server_port
-    connection = http.client.HTTPConnection(host, port, timeout=HEALTH_SECONDS)
-    try:
-        connection.request("GET", "/health")
-        health = json.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException, ValueError):
-        return  # whoever has the file all the same is noticed by its locks
-    finally:
-        connection.close()
-    if isinstance(health, dict) and health.get("name") == "mnelo":
-        served = str(health.get("database"))
-        if os.path.realpath(served) == os.path.realpath(database):
-            url, pid = address.url(host, port), health.get("pid")
-            raise StoreBusy("restore.served", path=database, url=url, pid=pid)
+    """Refuse by name and process while the server at the configured port has the file.
+
+    Whoever else has it open is noticed by its locks.
+    """
+    server = find_server(config)
+    if server.state == "ours":
+        pid = server.said.get("pid")
+        raise StoreBusy("restore.served", path=database, url=server.url, pid=pid)
 
 
 # --- Files -----------------------------------------------------------------------------
@@ -450,8 +430,7 @@ def _new_file(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | BINARY, 0o600), "wb")
 
 
-BINARY = getattr(os, "O_BINARY", 0)
-"""Windows would change line ends otherwise."""
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would change line ends otherwise
 
 
 def _sync(path: Path) -> None:

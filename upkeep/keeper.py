@@ -20,12 +20,9 @@ from upkeep import backup
 from upkeep.background import Upkeep
 
 PATIENCE_SECONDS = 0.5
-PURGE_SECONDS = 86_400.0
-"""How long after a purge the next one begins."""
-BREATH_SECONDS = 0.02
-"""How long a purge leaves the file to others between two steps."""
-AGAIN_SECONDS = 600.0
-"""How long after a failed backup or purge the next one is tried."""
+PURGE_SECONDS = 86_400.0  # how long after a purge the next one begins
+BREATH_SECONDS = 0.02  # how long a purge leaves the file to others between two steps
+AGAIN_SECONDS = 600.0  # how long after a failed backup or purge the next one is tried
 
 
 class Keeper(Upkeep):
@@ -78,7 +75,7 @@ class Keeper(Upkeep):
         return size > 0 and now - self._quiet[1] >= self._idle
 
     def _purge_if_due(self, now: float) -> None:
-        """Purge what was closed long ago, once a day; what a stop left goes the next time."""
+        """Purge once a day what was closed long ago; an interrupted purge goes on the next time."""
         if self._config.keeper_purge_days and now >= self._next_purge and not self._stop.is_set():
             self._do("purge", self._purge)
             self._next_purge = now + (AGAIN_SECONDS if "purge" in self._failed else PURGE_SECONDS)
@@ -89,7 +86,7 @@ class Keeper(Upkeep):
         self._store.upkeep.purge(before, lambda: self._stop.wait(BREATH_SECONDS))
 
     def _back_up_if_due(self, now: float) -> None:
-        """Make a backup where the newest one, whoever made it, is too old."""
+        """Make a backup where the newest one is too old."""
         folder, hours = self._config.backup_folder, self._config.backup_every_hours
         path = self._store.path
         if hours and now >= self._next_backup and backup.is_due(folder, path.stem, hours):

@@ -78,7 +78,7 @@ class CueSnapshots:
             return self._past[2]
         index, seen = self._index, self._seen
         lost = latest.read_at != seen.read_at or is_behind(db, seen.change)
-        if index is None or index.is_worn or lost:
+        if index is None or index.needs_rebuild() or lost:
             index = self._index = self._load(db, None)
         elif latest != seen:
             self._refresh(db, index)

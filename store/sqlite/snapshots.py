@@ -23,7 +23,7 @@ from typing import Any
 import apsw
 
 from core import timestamps
-from core.types import IndexRow, LinkedRelation, Ways
+from core.types import IndexRow, LinkedRelation, RelationColumns
 from index.chunks import Index
 from index.links import Links, Spellings
 from store.sqlite.cue_snapshots import CueSnapshots
@@ -142,7 +142,7 @@ def load_snapshot(db: apsw.Connection, past: bool) -> Snapshot:
         index.rev, index.model = rev, mark
         which = {"past": past, "now": timestamps.now()}
         relations = _all_relations(db, which, relation)
-        ways = Ways(relations, *(db.execute(EVERY_END[end], which) for end in ENDS))
+        ways = RelationColumns(relations, *(db.execute(EVERY_END[end], which) for end in ENDS))
         links = Links(db.execute(ENTITY_IDS), db.execute(EVERY_MENTION), ways)
         return Snapshot(index, links, change, relation)
 
@@ -150,7 +150,7 @@ def load_snapshot(db: apsw.Connection, past: bool) -> Snapshot:
 def _all_relations(
     db: apsw.Connection, which: dict[str, Any], last: int
 ) -> Iterator[tuple[str, str, str, str]]:
-    """What Ways has of relations, up to the last one."""
+    """What RelationColumns has of relations, up to the last one."""
     for first in range(1, last + 1, RELATIONS_AT_ONCE):
         bound = which | {"first": first, "end": first + RELATIONS_AT_ONCE}
         (found,) = fetch_all(db, RELATIONS_BETWEEN, bound)
@@ -160,7 +160,7 @@ def _all_relations(
 
 def _refreshed(db: apsw.Connection, snapshot: Snapshot) -> bool:
     """Read what was changed since; False where it is better to read everything anew."""
-    if snapshot.index.worn() or snapshot.links.worn():
+    if snapshot.index.needs_rebuild() or snapshot.links.needs_rebuild():
         return False
     ((rev, change, relation, mark),) = fetch_all(db, LATEST)
     if mark == snapshot.index.model and not snapshot.is_behind(rev, change, relation):
@@ -175,7 +175,7 @@ def _refreshed(db: apsw.Connection, snapshot: Snapshot) -> bool:
             max(snapshot.change, change),
             max(snapshot.relation, relation),
         )
-    return not snapshot.links.worn()
+    return not snapshot.links.needs_rebuild()
 
 
 def _refresh_index(db: apsw.Connection, index: Index) -> list[int]:

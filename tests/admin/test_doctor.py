@@ -449,7 +449,7 @@ def test_the_command_of_a_service_is_read_from_either_sort_of_file(tmp_path: Pat
 def test_a_port_that_another_program_has_is_said(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admin.health.ASK_SECONDS", 0.3)
+    monkeypatch.setattr("access.running.ASK_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("MNELO_MEMORY_SERVER_PORT", str(silent.getsockname()[1]))
         assert "does not answer" in only(look()).what

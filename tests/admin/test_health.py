@@ -168,12 +168,11 @@ def test_what_starts_it_is_the_service_where_one_is_installed(
     assert hint() == "start it: python3 mcp_server.py"
     agent = tmp_path / "Library" / "LaunchAgents" / "ai.mnelo.mcp.plist"
     unit = tmp_path / "systemd" / "user" / "mnelo.service"
-    for each in (agent, unit):
+    for each, start in ((agent, "launchctl bootstrap "), (unit, "systemctl --user start mnelo")):
         each.parent.mkdir(parents=True)
         each.touch()
-    assert hint().startswith("start it: launchctl bootstrap ")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert hint() == "start it: systemctl --user start mnelo"
+        monkeypatch.setattr(health, "service_file", lambda each=each: each)
+        assert hint().startswith(f"start it: {start}")
 
 
 class _Greeting(BaseHTTPRequestHandler):
@@ -222,7 +221,7 @@ def test_another_program_at_the_port_is_no_server(
 def test_a_port_that_accepts_and_says_nothing_is_not_waited_for(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "ASK_SECONDS", 0.3)
+    monkeypatch.setattr("access.running.ASK_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("MNELO_MEMORY_SERVER_PORT", str(silent.getsockname()[1]))
         assert health_check.main(["--no-report"]) == 2

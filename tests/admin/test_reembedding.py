@@ -418,7 +418,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         reembedding.run(config, reembedding.plan(config, SECOND), stop)
     planned = reembedding.plan(config, SECOND)
-    assert (planned.begun, planned.texts, planned.left) == (True, 69, 69 - reembedding.AT_ONCE)
+    assert (planned.begun, planned.texts, planned.left) == (True, 69, 69 - reembedding.BATCH_TEXTS)
     again = Turned(64, SECOND.name)
     made: list[int] = []
     reembedding.run(config, replace(planned, model=again), made.append)

@@ -23,8 +23,10 @@ from core import timestamps
 from core.types import Scope, Vectors
 from hash_embedder import HashEmbedder
 from index import chunks as chunks_module
+from index import fields as fields_module
 from index.chunks import Index
 from index.matrix import nth_highest
+from index.names import Names
 from index.postings import Part, Postings
 from inside import look_for_faults, view_of
 from memories import Open
@@ -331,21 +333,21 @@ def scattered(chance: Random, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("many", "at_once"),
+    ("many", "max_cells"),
     [
-        (0, chunks_module.AT_ONCE),
+        (0, chunks_module.MAX_CELLS),
         (0, 1),
-        (chunks_module.FREQUENT, chunks_module.AT_ONCE),
+        (chunks_module.FREQUENT, chunks_module.MAX_CELLS),
         (10**9, 1),
     ],
 )
 def test_scores_are_bm25_over_own_and_neighbours_words(
-    wordless: Memory, monkeypatch: pytest.MonkeyPatch, many: int, at_once: int
+    wordless: Memory, monkeypatch: pytest.MonkeyPatch, many: int, max_cells: int
 ) -> None:
     """The same whether a term is looked at in every row, in its own rows, or as it is frequent;
     and whether there is room for all terms at once or for one at a time."""
     monkeypatch.setattr(chunks_module, "FREQUENT", many)
-    monkeypatch.setattr(chunks_module, "AT_ONCE", at_once)
+    monkeypatch.setattr(chunks_module, "MAX_CELLS", max_cells)
     given = scattered(Random(1), 160)  # noqa: S311 - any texts will do
     ids = [each["chunk_id"] for each in wordless.remember_many(given[:100])]
     held(wordless)
@@ -400,7 +402,7 @@ def test_postings_give_of_each_term_its_rows_in_order(terms: int) -> None:
 
 
 def test_names_are_found_by_key_and_sources_in_any_case() -> None:
-    names = chunks_module.Names()
+    names = Names()
     sources = names.of_sources(["Ann", "ann", "manual", "Ann"])
     speakers = names.of_speakers(["Ann", "BEN", "Manual", "manual", ""])
     assert sources == [0, 1, 2, 0]
@@ -417,7 +419,7 @@ def test_names_are_found_by_key_and_sources_in_any_case() -> None:
 def test_the_median_length_is_that_of_all_lengths(count: int) -> None:
     lengths = np.random.default_rng(count).integers(0, 90, count) / 2
     expected = float(np.median(lengths)) if count else 1.0
-    assert chunks_module._median({-3.0: 0, **Counter(lengths.tolist())}) == expected
+    assert fields_module._median({-3.0: 0, **Counter(lengths.tolist())}) == expected
 
 
 @pytest.mark.parametrize("distinct", [1, 3, 40, 10**6])
@@ -607,7 +609,7 @@ def test_sessions_lend_each_other_nothing(wordless: Memory) -> None:
     assert heard(wordless, "wordd", session_id="talk0") == ""
 
 
-# --- Other processes, and a new index for a worn one -----------------------------------
+# --- Other processes, and an index made anew -----------------------------------
 
 
 @pytest.mark.parametrize("lane", ["vector_only", "meta_only", "rrf"])
@@ -637,7 +639,7 @@ def test_what_another_process_changes_is_seen_by_the_next_recall(
 QUERIES = ("red boats", "kettle 北门", "attic painted when?", "600089", "oat", "why? north b")
 
 
-def test_a_worn_index_is_made_anew_and_answers_as_before(
+def test_an_index_that_needs_it_is_made_anew_and_answers_as_before(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, model = Random(7), Reluctant()  # noqa: S311 - any changes will do
@@ -651,7 +653,7 @@ def test_a_worn_index_is_made_anew_and_answers_as_before(
     then = moment()
     before = [answers(memory, QUERIES, asof=asof) for asof in ("", then)]
     assert held(memory) is kept
-    monkeypatch.setattr(chunks_module, "LEAST_REBUILD", 2)
+    monkeypatch.setattr(fields_module, "MIN_CHANGES", 2)
     after = [answers(memory, QUERIES, asof=asof) for asof in ("", then)]
     assert held(memory) is not kept
     for one, other in zip(after, before, strict=True):
@@ -662,10 +664,10 @@ def test_a_worn_index_is_made_anew_and_answers_as_before(
     assert held(memory) is new
 
 
-def test_an_index_is_worn_only_by_changes_that_are_many_beside_it(
+def test_an_index_needs_a_rebuild_only_after_changes_that_are_many_beside_it(
     wordless: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks_module, "LEAST_REBUILD", 2)
+    monkeypatch.setattr(fields_module, "MIN_CHANGES", 2)
     wordless.remember_many([{"content": f"boat {number}"} for number in range(80)])
     kept = held(wordless)
     for number in range(10):

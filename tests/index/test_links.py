@@ -10,7 +10,7 @@ import pytest
 
 from core import timestamps
 from core.errors import MneloError
-from core.types import LinkedRelation, Ways, milliseconds
+from core.types import LinkedRelation, RelationColumns, milliseconds
 from index import links
 from index.links import Links, Spellings
 from inside import sqlite_of, view_of
@@ -46,9 +46,9 @@ def told(have: Snapshot, at: int) -> dict[str, Any]:
         return have.index.located(seqs) >= 0
 
     for node, entity_id in name.items():
-        _, seqs = of.mentioning([node], links.ALL, here)
+        _, seqs = of.mentioning([node], links.UNLIMITED, here)
         found[f"of {entity_id}"] = (of.is_live(node), seqs.tolist())
-        _, others, weights = of.steps(np.array([node]), at, links.ALL)
+        _, others, weights = of.steps(np.array([node]), at, links.UNLIMITED)
         ends = [name.get(other, other) for other in others.tolist()]
         found[f"from {entity_id}"] = sorted(map(str, zip(ends, weights.tolist(), strict=True)))
     for seq in have.index.field("seq")[have.index.field("live")].tolist():
@@ -158,7 +158,7 @@ def test_a_hub_gives_its_heaviest_relations_that_hold_and_nothing_that_ended() -
     ends = ",".join(row.valid_until or "" for row in rows)
     relations = (ids, given, ",".join([NOW] * len(rows)), ends)
     targets = [(row.target, str(row.id)) for row in rows]
-    of = Links([("hub", True)], [], Ways([relations], [("hub", ids)], targets))
+    of = Links([("hub", True)], [], RelationColumns([relations], [("hub", ids)], targets))
     _, others, weights = of.steps(np.array([of.node("hub")]), FAR, 5)
     want = sorted((row for row in rows if row.valid_until is None), key=lambda row: -row.weight)[:5]
     assert [of.entity_id(other) for other in others.tolist()] == [row.target for row in want]
@@ -166,7 +166,7 @@ def test_a_hub_gives_its_heaviest_relations_that_hold_and_nothing_that_ended() -
 
 
 def test_an_entity_gives_its_newest_chunks_that_are_wanted() -> None:
-    of = Links([], [("hub", ",".join(map(str, range(1, 501))))], Ways([], [], []))
+    of = Links([], [("hub", ",".join(map(str, range(1, 501))))], RelationColumns([], [], []))
     of.mention(700, ["hub"])
     of.mention(600, ["hub"])
     _, seqs = of.mentioning([of.node("hub")], 3, lambda seqs: seqs % 100 == 0)
@@ -198,6 +198,6 @@ def test_the_beginnings_of_names_are_read_once_something_is_written(
 
 
 def test_links_of_a_file_without_any_are_empty() -> None:
-    of = Links([], [], Ways([], [], []))
+    of = Links([], [], RelationColumns([], [], []))
     assert [len(each) for each in of.steps(np.array([-1]), FAR, 5)] == [0, 0, 0]
     assert of.known("Ann") is None

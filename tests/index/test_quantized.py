@@ -16,9 +16,9 @@ from core.types import Vectors
 from embedder import Embedder, OfflineE5, OfflineUse
 from index import quantized
 from index.matrix import NOWHERE, Matrix
-from index.quantized import LEAST, Codes
+from index.quantized import MIN_VECTORS, Codes
 
-TOP, CANDIDATES = 20, quantized.COMPARED
+TOP, CANDIDATES = 20, quantized.RESCORED
 TESTS = re.compile(r"site-packages|idlelib|test")
 
 
@@ -53,7 +53,7 @@ def unlike(dim: int) -> float:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and portions so small that a few hundred vectors fill several."""
     monkeypatch.setattr(quantized, "BLOCK", 100)
-    monkeypatch.setattr(quantized, "ENCODED", 48)
+    monkeypatch.setattr(quantized, "BATCH_VECTORS", 48)
 
 
 @pytest.mark.parametrize("dim", [8, 64, 96, 100, 384, 512, 1000])
@@ -74,7 +74,7 @@ def test_a_vector_finds_itself() -> None:
         assert cosines[row] == pytest.approx(1, abs=0.05)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, LEAST - 1])
+@pytest.mark.parametrize("count", [0, 1, 2, MIN_VECTORS - 1])
 def test_few_vectors_are_compared_exactly(count: int) -> None:
     vectors, query = made_up(count, 384), made_up(1, 384, seed=1)[0]
     exact = Matrix(vectors, rows(count)).cosines(query, count + 3)
@@ -104,7 +104,7 @@ def test_an_empty_one_of_no_dimension_takes_any() -> None:
     assert held.cosines(query, 4) == pytest.approx([NOWHERE, NOWHERE, 1, NOWHERE])
 
 
-@pytest.mark.parametrize("count", [LEAST - 1, LEAST])
+@pytest.mark.parametrize("count", [MIN_VECTORS - 1, MIN_VECTORS])
 def test_a_query_of_another_model_finds_nothing(count: int) -> None:
     held = Codes(made_up(count, 384), rows(count))
     assert (held.cosines(made_up(1, 512)[0], count) == NOWHERE).all()
@@ -118,12 +118,12 @@ def test_deviations_taken_by_parts_are_those_of_all_at_once(count: int) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("given_at_once", [0, 1, 200, LEAST])
+@pytest.mark.parametrize("given_at_once", [0, 1, 200, MIN_VECTORS])
 def test_adding_one_by_one_gives_the_same_codes(given_at_once: int) -> None:
-    """The mean is that of the first LEAST vectors in all of these."""
+    """The mean is that of the first MIN_VECTORS vectors in all of these."""
     vectors, query = made_up(700, 96), made_up(1, 96, seed=1)[0]
-    together = Codes(vectors[:LEAST], rows(LEAST))
-    together._take(vectors[LEAST:], np.arange(LEAST, 700))
+    together = Codes(vectors[:MIN_VECTORS], rows(MIN_VECTORS))
+    together._take(vectors[MIN_VECTORS:], np.arange(MIN_VECTORS, 700))
     single = Codes(vectors[:given_at_once], rows(given_at_once))
     for row in range(given_at_once, 700):
         single.add(row, vectors[row : row + 1])
@@ -158,8 +158,8 @@ def test_a_vector_has_the_same_code_whatever_it_is_encoded_with(
 @given(dim=st.integers(1, 300), seed=st.integers(0, 99))
 def test_bits_are_counted_as_the_codes_say(dim: int, seed: int) -> None:
     """The cosines are those of codes that are written out as numbers."""
-    vectors, query = made_up(LEAST, dim, seed), made_up(1, dim, seed + 1)[0]
-    held = Codes(vectors, rows(LEAST))
+    vectors, query = made_up(MIN_VECTORS, dim, seed), made_up(1, dim, seed + 1)[0]
+    held = Codes(vectors, rows(MIN_VECTORS))
     centre = vectors.mean(0)
     code, asked = outer_code(vectors - centre), query - centre
     size = np.sort(np.abs(asked))[::-1]
@@ -191,7 +191,7 @@ def test_the_best_window_counts() -> None:
     assert np.array_equal(Codes(vectors, owners).cosines(query, 310), expected)
 
 
-@pytest.mark.parametrize("before", [10, LEAST])
+@pytest.mark.parametrize("before", [10, MIN_VECTORS])
 def test_windows_of_one_chunk_may_be_added_together_or_apart(before: int) -> None:
     vectors, windows = made_up(before, 384), made_up(3, 384, seed=1)
     apart, together = Codes(vectors, rows(before)), Codes(vectors, rows(before))
@@ -207,33 +207,33 @@ def test_windows_of_one_chunk_may_be_added_together_or_apart(before: int) -> Non
 
 @pytest.mark.parametrize("alike", [np.zeros(96, np.float32), made_up(1, 96)[0]])
 def test_vectors_of_zeros_and_vectors_all_alike_have_finite_cosines(alike: Vectors) -> None:
-    vectors = np.tile(alike, (LEAST, 1))
-    mixed = np.concatenate([vectors, made_up(LEAST, 96)])
-    for held in (Codes(vectors, rows(LEAST)), Codes(mixed, rows(2 * LEAST))):
+    vectors = np.tile(alike, (MIN_VECTORS, 1))
+    mixed = np.concatenate([vectors, made_up(MIN_VECTORS, 96)])
+    for held in (Codes(vectors, rows(MIN_VECTORS)), Codes(mixed, rows(2 * MIN_VECTORS))):
         for query in (alike, made_up(1, 96, seed=1)[0]):
-            cosines = held.cosines(query, 2 * LEAST)[:LEAST]
+            cosines = held.cosines(query, 2 * MIN_VECTORS)[:MIN_VECTORS]
             assert np.isfinite(cosines).all()
-            assert cosines == pytest.approx(np.full(LEAST, alike @ query), abs=0.1)
+            assert cosines == pytest.approx(np.full(MIN_VECTORS, alike @ query), abs=0.1)
 
 
 def test_what_was_given_is_neither_kept_nor_changed() -> None:
-    vectors = made_up(3 * LEAST, 384)
+    vectors = made_up(3 * MIN_VECTORS, 384)
     before = vectors.copy()
-    held, few = Codes(vectors, rows(3 * LEAST)), Codes(vectors[:5], rows(5))
+    held, few = Codes(vectors, rows(3 * MIN_VECTORS)), Codes(vectors[:5], rows(5))
     assert np.array_equal(vectors, before)
     query = made_up(1, 384, seed=1)[0]
-    expected = held.cosines(query, 3 * LEAST), few.cosines(query, 5)
+    expected = held.cosines(query, 3 * MIN_VECTORS), few.cosines(query, 5)
     vectors[:] = 0
-    assert np.array_equal(held.cosines(query, 3 * LEAST), expected[0])
+    assert np.array_equal(held.cosines(query, 3 * MIN_VECTORS), expected[0])
     assert np.array_equal(few.cosines(query, 5), expected[1])
 
 
 def test_an_answer_stays_when_another_is_asked_for() -> None:
-    vectors = made_up(LEAST, 384)
-    held = Codes(vectors, rows(LEAST))
-    first = held.cosines(vectors[0], LEAST)
+    vectors = made_up(MIN_VECTORS, 384)
+    held = Codes(vectors, rows(MIN_VECTORS))
+    first = held.cosines(vectors[0], MIN_VECTORS)
     kept = first.copy()
-    held.cosines(vectors[1], LEAST)
+    held.cosines(vectors[1], MIN_VECTORS)
     assert np.array_equal(first, kept)
 
 
@@ -313,8 +313,8 @@ def test_what_codes_choose_holds_what_an_exact_search_finds(
     show: Callable[[object], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("index.quantized.LEAST", min(LEAST, count))
-    monkeypatch.setattr("index.quantized.COMPARED", candidates)
+    monkeypatch.setattr("index.quantized.MIN_VECTORS", min(MIN_VECTORS, count))
+    monkeypatch.setattr("index.quantized.RESCORED", candidates)
     recall, error = judged(load(), count, asked)
     show(f"{count} texts: recall@{TOP} of {candidates} {recall:.4f}, error / spread {error:.3f}")
     assert recall >= 0.99

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from config import ROOT, Config
 from core.errors import InvalidInput
 from memories import Open
 from recall.turns import Turn, TurnMemory, as_object
-from turns_tree import decoded, encoded
+from turns_tree import encoded
 
 HOSTILE = [
     "../x",
@@ -261,7 +262,7 @@ def test_a_program_that_imports_it_from_its_old_place_is_told_the_new_one(
 @given(st.text(min_size=1).filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in text)))
 def test_a_name_is_one_safe_name_and_comes_back(name: str) -> None:
     safe = encoded(name)
-    assert decoded(safe) == (None if "~" in safe else name)
+    assert "~" in safe or unquote(safe) == name
     assert len(safe.encode()) <= 255
     assert safe == safe.lower()
     assert not set(safe) & set('/\\:*?"<>|. \0')

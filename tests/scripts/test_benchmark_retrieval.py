@@ -12,21 +12,17 @@ import numpy as np
 import pytest
 
 import benchmark
+from benchmark_datasets import Dataset, Refused, crossed, read_dataset, together
 from benchmark_retrieval import (
     METRICS,
     Asked,
     Bm25,
     CachingEmbedder,
-    Dataset,
-    Refused,
     chosen_rows,
-    crossed,
     interval,
     measure,
-    read_dataset,
     score,
     summary,
-    together,
     unknown,
 )
 from config import ROOT

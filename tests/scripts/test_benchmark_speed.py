@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import benchmark_speed
+from benchmark_corpus import TAIL, ClusteredVectors, Corpus, Watched
 from benchmark_plain import Baseline
-from benchmark_speed import ClusteredVectors, Corpus, Stopwatch, Watched
+from benchmark_speed import Stopwatch
 from config import LANES
 
 FIGURES = {
@@ -121,7 +122,7 @@ def test_a_seed_makes_the_same_memories_and_questions_again() -> None:
 
 def test_memories_hang_together() -> None:
     memories = [memory for batch in Corpus(1200, 1).memories() for memory in batch]
-    assert len({memory["content"][-benchmark_speed.TAIL :] for memory in memories}) == 1200
+    assert len({memory["content"][-TAIL:] for memory in memories}) == 1200
     sessions = Counter(memory["session_id"] for memory in memories)
     assert set(sessions.values()) == {20}
     assert memories == sorted(memories, key=lambda memory: str(memory["timestamp"]))

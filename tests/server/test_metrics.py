@@ -173,7 +173,7 @@ def test_a_database_that_is_busy_is_no_fault_of_the_server(tmp_path: Path) -> No
         sse=False,
         hosts=Hosts(LOOPBACK),
         token=None,
-        most_bytes=1 << 20,
+        max_bytes=1 << 20,
         health=dict,
         metrics=busy,
     )

@@ -408,7 +408,7 @@ def test_a_client_that_asks_without_end_is_told_to_wait() -> None:
             await session.send("initialize", HELLO)
             await session.receive()
             call = {"name": "memory_recall", "arguments": {"query": "slow"}}
-            for number in range(transport.MOST_IN_FLIGHT + 1):
+            for number in range(transport.MAX_IN_FLIGHT + 1):
                 await session.send("tools/call", call, number)
             refused = await session.receive()
             # A request that is given up makes room for another.
@@ -419,9 +419,9 @@ def test_a_client_that_asks_without_end_is_told_to_wait() -> None:
         return refused, answered
 
     refused, answered = asyncio.run(flood())
-    assert refused.id == transport.MOST_IN_FLIGHT
+    assert refused.id == transport.MAX_IN_FLIGHT
     assert refused.error.code == transport.TOO_MANY
-    assert refused.error.message.startswith(f"{transport.MOST_IN_FLIGHT} requests of")
+    assert refused.error.message.startswith(f"{transport.MAX_IN_FLIGHT} requests of")
     assert answered.id == 100
     assert answered.result["tools"]
 

@@ -21,7 +21,7 @@ def taken_in(
 ) -> importing.Imported:
     file = database.with_suffix(".in.jsonl")
     file.write_bytes(content)
-    return importing.take_in(file, settings(database), strict=strict, dry_run=dry_run)
+    return importing.import_file(file, settings(database), strict=strict, dry_run=dry_run)
 
 
 def settings(database: Path) -> Config:

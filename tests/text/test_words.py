@@ -13,7 +13,7 @@ from text.words import (
     code_keys,
     codes,
     fold,
-    has_name,
+    has_folded_name,
     identity,
     index_terms,
     is_common,
@@ -21,9 +21,9 @@ from text.words import (
     lookup_keys,
     name_keys,
     query_terms,
-    starts_word,
     tells_time,
     tokens,
+    word_starts,
 )
 
 HOSTILE = [
@@ -240,6 +240,15 @@ def test_a_text_tells_a_time_by_whole_words(text: str, expected: bool) -> None:
 
 
 # --- Names -----------------------------------------------------------------------------
+
+
+def has_name(text: str, key: str) -> bool:
+    return has_folded_name(fold(text), key)
+
+
+def starts_word(name: str, term: str) -> bool:
+    return any(start.startswith(term) for start in word_starts(name))
+
 
 NAMES = [
     *("QLS", "Blue Heron", "O'Neil & Co", "team/blue", "北门", "C#", "at&t", "Ming-Na Wen"),

@@ -101,7 +101,7 @@ def test_a_deadline_that_is_over_ends_a_search_at_once() -> None:
 
 
 def test_no_more_cliques_are_held_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(communities_module, "MOST_CLIQUES", 500)
+    monkeypatch.setattr(communities_module, "MAX_BUNDLES", 500)
     with pytest.raises(TooDense) as told:
         communities(dense(), 4)
     assert told.value.cliques == 501
@@ -110,7 +110,7 @@ def test_no_more_cliques_are_held_than_fit(monkeypatch: pytest.MonkeyPatch) -> N
 def test_cliques_of_parts_that_are_apart_are_not_held_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(communities_module, "MOST_CLIQUES", 1)
+    monkeypatch.setattr(communities_module, "MAX_BUNDLES", 1)
     neighbours = joined([range(at, at + 4) for at in range(0, 40, 4)], 40)
     assert len(communities(neighbours, 4)) == 10
 

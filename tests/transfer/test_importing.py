@@ -137,7 +137,7 @@ def test_recall_answers_as_on_the_source(source: Path, tmp_path: Path) -> None:
             load_model=lambda recorded: HashEmbedder(),
         ) as memory:
             memory.wait_for_model(10)
-            memory.store.log_recalls = lambda entries: None
+            memory.store.log_recalls = lambda entries: None  # type: ignore[method-assign]
             queries = ("harbour", "heron-3 rain", "小明", "who owns boat 1", "New text")
             found = [memory.recall(query, graph_hops=3)["hits"] for query in queries]
             found.append(memory.recall("rained", asof="2026-07-12")["hits"])
@@ -617,7 +617,9 @@ def test_a_file_that_changes_after_it_was_judged_is_not_taken_in(
             changed.write(content.replace(b'"importance":0.5', b'"importance":9.5'))
 
     with pytest.raises(InvalidInput, match=r"changing\.jsonl"):
-        importing.take_in(file, settings(database), strict=False, dry_run=False, told=change)
+        importing.import_file(
+            file, settings(database), strict=False, dry_run=False, progress=change
+        )
     assert told
     assert faults(database) == {}
     assert all(record.get("importance", 0.5) == 0.5 for record in lines(exported(database)))

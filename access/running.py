@@ -1,0 +1,68 @@
+"""Which server runs at the configured host and port."""
+
+import http.client
+import json
+import os
+import queue
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from access import address
+from config import Config
+
+ASK_SECONDS = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What is at the configured port: our server, one with another file, or something else."""
+
+    url: str
+    state: Literal["ours", "other_file", "foreign", "silent", "down"]
+    said: Mapping[str, Any]  # what it answered to /health
+
+
+def find_server(config: Config) -> Server:
+    """Ask what listens at the configured host and port, for ASK_SECONDS at most."""
+    host, port = address.reachable(config.server_host), config.server_port
+    url = address.url(host, port)
+    answers: queue.Queue[dict[str, Any] | Literal["silent", "down"]] = queue.Queue()
+    # In a thread: no timeout ends a slow name lookup, or an answer that comes byte by byte.
+    threading.Thread(target=lambda: answers.put(_ask(host, port)), daemon=True).start()
+    try:
+        said = answers.get(timeout=ASK_SECONDS)
+    except queue.Empty:
+        said = "silent"
+    if isinstance(said, str):
+        return Server(url, said, {})
+    if said.get("name") != "mnelo":
+        return Server(url, "foreign", {})
+    same = same_file(str(said.get("database")), config.database_path)
+    return Server(url, "ours" if same else "other_file", said)
+
+
+def _ask(host: str, port: int) -> dict[str, Any] | Literal["silent", "down"]:
+    """The answer to /health; an empty one where it is not from mnelo."""
+    connection = http.client.HTTPConnection(host, port, timeout=ASK_SECONDS)
+    try:
+        connection.request("GET", "/health")
+        said = json.loads(connection.getresponse().read(1 << 16))
+    except TimeoutError:
+        return "silent"
+    except ConnectionRefusedError:
+        return "down"
+    except (http.client.HTTPException, ConnectionError, ValueError, RecursionError):
+        return {}
+    except OSError:  # no such host, or no way to it
+        return "down"
+    finally:
+        connection.close()
+    return said if isinstance(said, dict) else {}
+
+
+def same_file(one: str | Path, other: str | Path) -> bool:
+    """Whether two paths lead to the same file, which need not exist yet."""
+    return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
