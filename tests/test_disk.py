@@ -1,5 +1,6 @@
 """When the disk fails: clear words, nothing half-written; recall goes on, work does so later."""
 
+import ctypes
 import os
 import shutil
 import sys
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
+import sqlite_vec
 import pytest
 
 from core.errors import StoreError
@@ -107,11 +109,15 @@ def shelf() -> Iterator[Path]:
 
 @pytest.fixture
 def as_nobody(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Root may write everywhere: be somebody who may not."""
+    """Root may write everywhere: be somebody who may not.
+
+    Where only root may enter the checkout, what is loaded from it has to be there before.
+    """
     monkeypatch.setenv("HOME", str(shelf))
     monkeypatch.setenv("MNELO_HOME", str(shelf))
     was_root = os.geteuid() == 0
     if was_root:
+        ctypes.CDLL(str(next(Path(sqlite_vec.loadable_path()).parent.glob("vec0.*"))))
         os.seteuid(NOBODY)
     yield
     if was_root:
