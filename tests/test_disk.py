@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
-import sqlite_vec
 import pytest
+import sqlite_vec
 
 from core.errors import StoreError
 from hash_embedder import HashEmbedder
