@@ -1,7 +1,5 @@
 """When the disk fails: clear words, nothing half-written; recall goes on, work does so later."""
 
-import ctypes
-import os
 import shutil
 import sys
 import tempfile
@@ -10,15 +8,14 @@ from pathlib import Path
 
 import apsw
 import pytest
-import sqlite_vec
 
 from core.errors import StoreError
 from hash_embedder import HashEmbedder
 from memories import Open
 from memory import Memory
+from unprivileged import not_root
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions are another matter")
-NOBODY = 65534
 
 
 def contents(memory: Memory, query: str) -> list[str]:
@@ -109,19 +106,11 @@ def shelf() -> Iterator[Path]:
 
 @pytest.fixture
 def as_nobody(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Root may write everywhere: be somebody who may not.
-
-    Where only root may enter the checkout, what is loaded from it has to be there before.
-    """
+    """Root may write everywhere: be somebody who may not."""
     monkeypatch.setenv("HOME", str(shelf))
     monkeypatch.setenv("MNELO_HOME", str(shelf))
-    was_root = os.geteuid() == 0
-    if was_root:
-        ctypes.CDLL(str(next(Path(sqlite_vec.loadable_path()).parent.glob("vec0.*"))))
-        os.seteuid(NOBODY)
-    yield
-    if was_root:
-        os.seteuid(0)
+    with not_root():
+        yield
 
 
 def stocked(shelf: Path, open_memory: Open) -> Path:
