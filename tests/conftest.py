@@ -19,6 +19,12 @@ from memories import Open
 from memory import Memory
 from serving import environment
 
+# What is started may keep what it has compiled: the next one starts in half the time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+SLOW = {"subprocess", "serving", "OfflineE5"}
+"""What a file of tests imports that takes long, however few tests it has."""
+
 # The same examples in every run: a change is judged by what it changed.
 settings.register_profile("suite", max_examples=100, derandomize=True, database=None, deadline=None)
 settings.register_profile("long", settings.get_profile("suite"), max_examples=400)
@@ -46,12 +52,17 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, without a word of skipping, what only --long asks for."""
-    items.sort(key=lambda item: item.get_closest_marker("soaks") is not None)
+    """Slow files first. Leave out, without a word of skipping, what only --long asks for."""
+    items.sort(key=_order)
     left_out = [item for item in items if item.get_closest_marker("long")]
     if left_out and not config.getoption("--long"):
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _order(item: pytest.Item) -> tuple[bool, bool]:
+    slow = SLOW & vars(getattr(item, "module", None) or item).keys()
+    return item.get_closest_marker("soaks") is not None, not slow
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,5 @@
 """When the disk fails: clear words, nothing half-written; recall goes on, work does so later."""
 
-import os
 import shutil
 import sys
 import tempfile
@@ -15,9 +14,9 @@ from hash_embedder import HashEmbedder
 from inside import look_for_faults, sqlite_of
 from memories import Open
 from memory import Memory
+from unprivileged import not_root
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions are another matter")
-NOBODY = 65534
 
 
 def contents(memory: Memory, query: str) -> list[str]:
@@ -111,12 +110,8 @@ def as_nobody(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Root may write everywhere: be somebody who may not."""
     monkeypatch.setenv("HOME", str(shelf))
     monkeypatch.setenv("MNELO_HOME", str(shelf))
-    was_root = os.geteuid() == 0
-    if was_root:
-        os.seteuid(NOBODY)
-    yield
-    if was_root:
-        os.seteuid(0)
+    with not_root():
+        yield
 
 
 def stocked(shelf: Path, open_memory: Open) -> Path:

@@ -460,6 +460,7 @@ def test_ctrl_c_ends_the_wait_and_the_program(server: Served) -> None:
         client = MneloClient({server.url + "/sse"!r}, {TOKEN!r})
         client.stats()
         client._line._session._give = lambda *_: None
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
         threading.Timer(0.3, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
         try:
             client.stats()

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import apsw
@@ -80,9 +81,14 @@ def test_what_only_carries_grammar_is_no_cue(read: Extractor, text: str) -> None
     assert read(text) == []
 
 
+@cache
+def light_extractor() -> Extractor:
+    return Extractor(Path("unused"))
+
+
 @given(st.text(max_size=80))
 def test_the_same_text_has_the_same_cues_each_once_and_any_text_has_some_answer(text: str) -> None:
-    light = Extractor(Path("unused"))
+    light = light_extractor()
     spaced = "".join(char for char in text if char < "\u2e80")
     assert light(spaced) == light(spaced) == list(dict.fromkeys(light(spaced)))
     assert all(cue == cue.casefold() for cue in light(spaced) if cue.isascii())

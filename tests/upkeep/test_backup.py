@@ -34,6 +34,7 @@ from mnelo_client import MneloClient
 from moments import eventually
 from serving import free_port, serving
 from store.sqlite import copies, migrations, statements
+from unprivileged import not_root
 from upkeep import backup
 from upkeep.backup import Backup
 from upkeep.keeper import AGAIN_SECONDS, Keeper
@@ -380,12 +381,8 @@ def guarded() -> Iterator[Path]:
     (folder / "open").mkdir()
     (folder / "open").chmod(0o777)
     folder.chmod(0o555)
-    was_root = os.geteuid() == 0
-    if was_root:
-        os.seteuid(65534)
-    yield folder
-    if was_root:
-        os.seteuid(0)
+    with not_root():
+        yield folder
     folder.chmod(0o700)
     shutil.rmtree(folder)
 
