@@ -61,7 +61,6 @@ class CueReads:
         asof: str | None = None,
         allowed: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None,
     ) -> CueHits:
-        """The memories that a text's cues lead to, best first; see CueIndex.search."""
         snapshots = self._snapshots
         assert snapshots is not None  # noqa: S101 - who has no settings for cues does not ask
         cues = snapshots.extractor(text)
@@ -71,11 +70,9 @@ class CueReads:
             return index.search([known.get(cue) for cue in cues], limit, edges, allowed)
 
     def names(self, numbers: Iterable[int]) -> dict[int, str]:
-        """What some cues are; an erased one is left out."""
         return dict(fetch_all(self._db, CUE_NAMES, (to_json(list(numbers)),)))
 
     def waiting_count(self) -> int:
-        """How many chunks, closed ones too, have no cues yet."""
         return _waiting_count(self._db)
 
 

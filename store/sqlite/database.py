@@ -151,7 +151,6 @@ class Database:
 
     @contextmanager
     def views(self) -> Iterator[dict[str, View]]:
-        """Borrow a set of reading connections, one for each lane; waits while all are lent."""
         with self.explained():
             views = self._sets.get()
             try:
@@ -163,7 +162,6 @@ class Database:
 
     @contextmanager
     def view(self) -> Iterator[View]:
-        """Borrow one reading connection; never waits, so whoever holds a set may do it."""
         with self.explained():
             try:
                 view = self._singles.get_nowait()
@@ -279,7 +277,6 @@ class Database:
                 db.close()
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of the file and of its write-ahead log."""
         wal = beside(self.path, "-wal")
         return {
             "db_bytes": self.path.stat().st_size,
@@ -287,7 +284,6 @@ class Database:
         }
 
     def has_large_log(self) -> bool:
-        """Whether the log has grown so far that it should be brought in at once."""
         return self.sizes()["wal_bytes"] > LARGE_LOG
 
     def checkpoint(self, seconds: float = 0.05) -> bool:

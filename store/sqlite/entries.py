@@ -118,7 +118,6 @@ class EntryReads:
         self._db = db
 
     def get(self, entry_id: str) -> EntryRow:
-        """The entry that an id, of any version, belongs to; NotFound where none is live."""
         latest = str(last_version(self._db, entry_id)["id"])
         for row in fetch_all(self._db, ENTRY_OF, (latest,)):
             return _entry(row)
@@ -129,40 +128,32 @@ class EntryReads:
         )
 
     def at(self, seqs: Iterable[int]) -> list[EntryRow]:
-        """Those of some chunks that are live entries, in the order given."""
         return [_entry(row) for row in fetch_all(self._db, ENTRIES_AT, (to_json(list(seqs)),))]
 
     def of_group(self, group_id: str) -> list[EntryRow]:
-        """The live entries of a group, oldest first."""
         return [_entry(row) for row in fetch_all(self._db, ENTRIES_OF_GROUP, (group_id,))]
 
     def segments(self, seq: int, limit: int, offset: int) -> list[str]:
-        """Some segments of an entry's context, in order."""
         return [row[0] for row in fetch_all(self._db, SEGMENTS, (seq, limit, offset))]
 
     def groups(self) -> dict[str, set[int]]:
-        """The live entries of every group, by their seqs."""
         return {group: set(json.loads(seqs)) for group, seqs in fetch_all(self._db, GROUPS)}
 
     def last_grouping(self) -> dict[str, Any]:
-        """How groups were last looked for; nothing where they never were."""
         told: dict[str, Any] = json.loads(
             fetch_one(self._db, "SELECT value FROM meta WHERE key = ?", (GROUPED,)) or "{}"
         )
         return told
 
     def revision(self) -> tuple[int | None, int]:
-        """What changes whenever some entry or its merged vector does."""
         ((rev, entries),) = fetch_all(self._db, ENTRIES_LATEST)
         return rev, entries
 
     def membership(self) -> tuple[int, int | None, int | None]:
-        """What differs whenever other entries are live."""
         ((count, total, last),) = fetch_all(self._db, ENTRIES_NOW)
         return count, total, last
 
     def matrix(self, made_by: str) -> EntryMatrix:
-        """What memory_query compares with; of the model with that mark."""
         rows = fetch_all(self._db, MATRIX, (made_by,))
         seqs, expires, kinds, blobs = zip(*rows, strict=True) if rows else ((), (), (), ())
         vectors = np.frombuffer(b"".join(blobs), "<f4").reshape(len(rows), -1 if rows else 0)
@@ -175,7 +166,6 @@ class EntryReads:
         )
 
     def unmerged(self, made_by: str, limit: int) -> list[tuple[int, str, list[str]]]:
-        """Some live entries without a merged vector of that model: seq, summary, tags."""
         found = fetch_all(self._db, UNMERGED, (made_by, limit))
         return [(seq, summary, json.loads(tags)) for seq, summary, tags in found]
 
@@ -183,7 +173,6 @@ class EntryReads:
         return int(fetch_one(self._db, UNMERGED_COUNT, (made_by,)))
 
     def lasting(self) -> tuple[list[tuple[int, str, str]], Vectors]:
-        """Entries that do not expire and have a vector, oldest first; and the vectors."""
         with reading(self._db):
             rows = fetch_all(self._db, LASTING)
             order = {row[0]: at for at, row in enumerate(rows)}
@@ -198,7 +187,6 @@ class EntryReads:
         return [rows[at][:3] for at in there.tolist()], found[there]
 
     def counts(self) -> dict[str, Any]:
-        """How many live entries there are, of each kind, and segments of contexts."""
         ((entries, sensitive, overdue, parts),) = fetch_all(
             self._db, ENTRY_COUNTS, {"now": timestamps.now()}
         )
@@ -211,7 +199,6 @@ class EntryReads:
         }
 
     def settings_table(self) -> dict[str, str]:
-        """What stands in the table of settings, where anybody may have put anything."""
         rows = fetch_all(self._db, "SELECT CAST(key AS BLOB), CAST(value AS BLOB) FROM config")
         return {key.decode(errors="replace"): value.decode(errors="replace") for key, value in rows}
 
@@ -223,7 +210,6 @@ class EntryWrites:
         self._database = database
 
     def put(self, entry: NewEntry, client: str) -> StoredChunk:
-        """Store an entry, or find the very same one; its context may have been added to since."""
         chunk, indexed = entry.chunk, Indexed(entry.chunk.content)
         with self._database.writing(client) as writer:
             for seq, chunk_id, waits in _same_entries(writer, entry, indexed.hash):
@@ -261,7 +247,6 @@ class EntryWrites:
             return row["id"], True
 
     def put_merged(self, rows: Sequence[tuple[int, Vectors]], made_by: str) -> int:
-        """Give live entries their merged vectors, if the file's model made them; how many."""
         live = "SELECT 1 FROM chunks WHERE seq = ? AND valid_until IS NULL"
         with self._database.writing("") as writer:
             if made_by != writer.mark:
@@ -273,7 +258,6 @@ class EntryWrites:
             return len(alive)
 
     def put_groups(self, groups: Mapping[str, Iterable[int]], found_by: str) -> None:
-        """Replace all groups by these, of seqs of entries; `found_by` says how, as JSON."""
         rows = [(group, seq) for group, seqs in groups.items() for seq in seqs]
         sql = "INSERT INTO timeline_groups SELECT ?1, chunk_seq FROM timeline WHERE chunk_seq = ?2"
         with self._database.transaction() as db:
@@ -282,7 +266,6 @@ class EntryWrites:
             db.execute(PUT_META, (GROUPED, found_by, timestamps.now()))
 
     def expire(self, entry: tuple[int, str], at: str, reason: str, client: str) -> bool:
-        """Let an entry, by its seq and id, end at a moment, unless it ends anyway."""
         seq, chunk_id = entry
         with self._database.writing(client) as writer:
             writer.db.execute(EXPIRE, {"at": at, "seq": seq})

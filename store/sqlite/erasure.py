@@ -19,12 +19,10 @@ class Erasure:
         self._database = database
 
     def find(self, what: Erasing) -> Found:
-        """What an erasure would remove; NotFound where there is nothing of that name."""
         with self._database.reader() as db, reading(db):
             return to_erase(db, what)
 
     def erase(self, what: Erasing, client: str) -> Counter[str]:
-        """Remove rows, their history and all that is known of them; how many of each kind."""
         done, more = Counter[str](), True
         with self._database.transaction() as db:
             db.execute(PUT_META, (ERASED, "1", timestamps.now()))
@@ -39,7 +37,6 @@ class Erasure:
         return done
 
     def is_unfinished(self) -> bool:
-        """Whether something was erased whose bytes may still be in the file."""
         with self._database.reader() as db:
             return fetch_one(db, "SELECT 1 FROM meta WHERE key = ?", (ERASED,)) is not None
 

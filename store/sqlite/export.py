@@ -61,7 +61,6 @@ class RecordReads:
         self._db = db
 
     def counts(self) -> dict[str, int]:
-        """How many records an export of the file has, by their type."""
         return dict(
             zip(
                 ("entity", "chunk", "relation", "audit"),
@@ -86,7 +85,6 @@ class RecordReads:
             yield "audit", read_json(row, "detail")
 
     def texts_of_source(self, source: str) -> Iterator[tuple[str, str, str, bool]]:
-        """Every text of a source with its session and time, and whether it is live; that last."""
         sql = """
             SELECT content, session_id, timestamp, valid_until IS NULL FROM chunks
             WHERE source = ? ORDER BY valid_until IS NULL, seq
@@ -95,7 +93,6 @@ class RecordReads:
             yield content, session_id, timestamp, bool(live)
 
     def live_texts(self) -> Iterator[LiveText]:
-        """Every live memory, oldest first, with the entities that it is linked with."""
         sql = """
             SELECT id, content, source, session_id, timestamp,
                 (SELECT json_group_array(entity_id) FROM mentions WHERE chunk_seq = seq)

@@ -55,19 +55,16 @@ class Inspector(SqliteStore):
             super()._recognise(db)
 
     def kinds(self) -> list[tuple[str, int]]:
-        """The kinds of live entities, most frequent first, and how many there are of each."""
         with self.reader() as db:
             return fetch_all(db, KINDS)
 
     def waiting_since(self) -> str | None:
-        """When the chunk was written that has waited longest for its vectors."""
         sql = PENDING.replace("count(*)", "min(id)")
         with self.reader() as db:
             chunk_id = fetch_one(db, sql) or ""
         return written_at(chunk_id) if is_chunk_id(chunk_id) else None
 
     def first_written(self) -> str | None:
-        """When the first memory was written."""
         with self.reader() as db:
             first: str | None = fetch_one(db, "SELECT created_at FROM chunks ORDER BY seq LIMIT 1")
             return first

@@ -151,12 +151,10 @@ class Intake:
         self._before: dict[str, dict[str, Any]] = {}  # versions whose next is not there, by its id
 
     def compare(self, kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
-        """What would become of each record; nothing is written."""
         with self._database.reader() as db:
             return [self._find(db, kind, each)[0] for each in records]
 
     def put(self, kind: str, records: Sequence[dict[str, Any]]) -> list[Outcome]:
-        """Put in those records that are not there; what became of each."""
         put = {
             "entity": self._put_entities,
             "chunk": self._put_chunks,
@@ -166,7 +164,6 @@ class Intake:
         return put[kind](records)
 
     def absent(self, ids: Iterable[str]) -> list[str]:
-        """Those of some ids that neither an entity nor a chunk of the file has."""
         sql = """
             SELECT value FROM json_each(?) WHERE value NOT IN (SELECT id FROM chunks)
             AND value NOT IN (SELECT id FROM entities)

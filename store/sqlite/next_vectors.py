@@ -112,15 +112,10 @@ class NextVectors:
     # -- looking --
 
     def model(self) -> Model | None:
-        """The model of vectors that were begun and do not serve yet."""
         with self._database.reader() as db:
             return model_of(db, "next")
 
     def left(self, *, anew: bool) -> tuple[int, int]:
-        """How many texts have no vectors of the next model, and their characters in all.
-
-        `anew` counts every text.
-        """
         with self._database.reader() as db:
             begun = has_table(db, "next_windows") and not anew
             sql = LEFT_FOR_NEXT.format(_WITHOUT_NEXT if begun else "1")
@@ -128,12 +123,10 @@ class NextVectors:
         return texts, characters
 
     def sample(self, most: int) -> list[WaitingText]:
-        """Some texts from all over the file."""
         with self._database.reader() as db:
             return [WaitingText(*row) for row in fetch_all(db, SOME_TEXTS, {"most": most})]
 
     def growth_bytes(self, windows: int, dim: int) -> int:
-        """About by how much so many vectors let the file grow."""
         blocks = -(-windows // BLOCK)
         needed = blocks * BLOCK * (4 * dim + ROW_BYTES) + windows * BESIDE_BYTES
         with self._database.reader() as db:
@@ -142,7 +135,6 @@ class NextVectors:
     # -- making them --
 
     def begin(self, model: Model) -> None:
-        """Make room for a model's vectors; what another one's were begun is dropped."""
         self.drop()
         with self._database.transaction() as db:
             record_model(db, model, "next")
@@ -150,12 +142,10 @@ class NextVectors:
             db.execute(NEXT_TABLES.format(4 * int(model.dim)))
 
     def texts(self, after: int, most: int) -> list[WaitingText]:
-        """The next texts, in the order of `seq`, that have no vectors yet."""
         with self._database.reader() as db:
             return [WaitingText(*row) for row in fetch_all(db, TEXTS_FOR_NEXT, (after, most))]
 
     def put(self, rows: Sequence[tuple[WaitingText, Vectors]]) -> None:
-        """Keep the vectors of some texts, but for those that were changed meanwhile."""
         with self._database.transaction() as db:
             for text, vectors in rows:
                 for part, vector in enumerate(vectors):
@@ -165,12 +155,10 @@ class NextVectors:
                         db.execute(PUT_NEXT_VECTOR, (seq, kept, live))
 
     def mark(self) -> None:
-        """Follow what was closed or opened meanwhile."""
         with self._database.transaction() as db:
             _mark_next(db)
 
     def switch(self, model: Model) -> None:
-        """Let the next vectors be the file's; texts that came last wait for theirs."""
         with self._database.transaction() as db:
             _mark_next(db)
             db.execute(SWITCH_WINDOWS)
@@ -182,7 +170,6 @@ class NextVectors:
             record_model(db, model)
 
     def drop(self, *, next_too: bool = True) -> None:
-        """Drop the vectors that were replaced and, as a rule, those that were only begun."""
         with self._database.transaction() as db:
             if next_too:
                 if has_table(db, "next_windows"):

@@ -65,17 +65,14 @@ class SqliteStore(Database):
         self.upkeep = Upkeep(self)
 
     def intake(self, listed: Set[str], made_by: str = "") -> Intake:
-        """What takes in the records of an export."""
         return Intake(self, listed, made_by)
 
     def job_lock(self, job: str) -> FileLock:
-        """The right to do a job that one process at a time may do: a lock beside the file."""
         return FileLock(beside(self.path, f".{job}"), thread_local=False)
 
     # -- memories --
 
     def put_chunks(self, chunks: Sequence[NewChunk], client: str) -> list[StoredChunk]:
-        """Store memories, or find them stored, with all that hangs on them."""
         indexed = [Indexed(chunk.content) for chunk in chunks]
         with self.writing(client) as writer:
             return writer.put_chunks(chunks, indexed)
@@ -83,10 +80,6 @@ class SqliteStore(Database):
     def replace_chunk(
         self, chunk_id: str, change: Change, reason: str, client: str
     ) -> tuple[str, str]:
-        """Close the current version and open the next; ids of the new and the closed one.
-
-        The ids are the same where the change changes nothing.
-        """
         indexed = None if change.content is None else Indexed(change.content)
         with self.writing(client, undoable=True) as writer:
             return writer.replace(chunk_id, change, indexed, reason)
@@ -94,7 +87,6 @@ class SqliteStore(Database):
     def forget_chunk(
         self, chunk_id: str, reason: str, cascade: bool, client: str
     ) -> tuple[int, int]:
-        """Close a memory; how many chunks and how many relations were closed."""
         with self.writing(client, undoable=True) as writer:
             return writer.forget_chunk(chunk_id, reason, cascade)
 
@@ -109,7 +101,6 @@ class SqliteStore(Database):
     # -- entities and relations --
 
     def put_relation(self, relation: NewRelation, client: str) -> tuple[int, str]:
-        """Store a relation; its id and what was done."""
         with self.writing(client, undoable=True) as writer:
             return writer.relations.put(relation, source="manual", about=writer.now)
 
@@ -124,24 +115,20 @@ class SqliteStore(Database):
             return writer.forget_entity(entity_id, reason, cascade)
 
     def merge_entities(self, keep: str, duplicate: str, reason: str, client: str) -> Merge | None:
-        """Make two entities one; None where they are already."""
         with self.writing(client) as writer:
             return writer.merging.merge(keep, duplicate, reason)
 
     def undo_merge(self, audit_id: int, client: str) -> int:
-        """Take a merge back; how many were."""
         with self.writing(client) as writer:
             return writer.merging.undo(audit_id)
 
     def undo(self, audit_id: int, client: str) -> dict[str, Any]:
-        """Put every row back that a recorded action changed; what was undone, and its record."""
         with self.writing(client) as writer:
             return undo_record(writer, audit_id)
 
     # -- the model, and the log of recalls --
 
     def adopt_model(self, model: Model) -> Model:
-        """Record the model of an untouched file; the one it has, if another was first."""
         with self.transaction() as db:
             if (known := model_of(db)) is not None:
                 return known
@@ -155,10 +142,6 @@ class SqliteStore(Database):
             db.execute(PUT_META, ("embedding_noise", json.dumps(noise), timestamps.now()))
 
     def put_vectors(self, rows: Sequence[tuple[int, Vectors]], made_by: str) -> int:
-        """Give waiting chunks their vectors; how many still waited and were live.
-
-        None do where the file has another model by now than the one of the mark `made_by`.
-        """
         with self.writing("") as writer:
             if writer.mark != made_by:
                 return 0

@@ -53,19 +53,15 @@ class TurnReads:
         self._db = db
 
     def of_session(self, session_id: str) -> list[TurnRow]:
-        """The live rounds of a session, in the order in which they were."""
         return [TurnRow(*row) for row in fetch_all(self._db, TURNS_OF, (session_id,))]
 
     def at(self, seqs: Iterable[int]) -> list[TurnRow]:
-        """Those of some chunks that are live rounds, in the order given."""
         return [TurnRow(*row) for row in fetch_all(self._db, TURNS_AT, (to_json(list(seqs)),))]
 
     def versions(self, session_id: str, round_id: str) -> list[TurnRow]:
-        """Every version of a round, live or closed."""
         return [TurnRow(*row) for row in fetch_all(self._db, TURN_VERSIONS, (session_id, round_id))]
 
     def sessions(self) -> list[str]:
-        """Every session that has a live round."""
         return [row[0] for row in fetch_all(self._db, TURN_SESSIONS)]
 
 
@@ -76,11 +72,6 @@ class TurnWrites:
         self._database = database
 
     def put(self, chunk: NewChunk, round_id: str | None, asked: int, client: str) -> str:
-        """Store a round of a conversation, by default the next of its session; its id.
-
-        The same round again closes the row that it had; without a time it keeps the one that it
-        had, and the same text again changes nothing.
-        """
         indexed = Indexed(chunk.content)
         with self._database.writing(client, undoable=round_id is not None) as writer:
             db = writer.db

@@ -42,7 +42,6 @@ class Upkeep:
         self._database = database
 
     def trim_logs(self, log_rows: int, audit_rows: int) -> int:
-        """Drop the oldest rows beyond these numbers, a thousand at a time; how many."""
         dropped = 0
         limits = {"recall_log": log_rows, "audit": audit_rows, "changes": KEPT_CHANGES}
         for table, rows in limits.items():
@@ -54,18 +53,12 @@ class Upkeep:
         return dropped
 
     def optimize(self) -> None:
-        """Let SQLite bring its statistics up to date where that pays."""
         with self._database.keeping() as db:
             db.pragma("optimize")
 
     # -- purging --
 
     def purge(self, before: str, stop: Callable[[], bool]) -> int:
-        """Remove for good what was closed before a moment, in small steps; how many rows went.
-
-        `stop` is asked between them, and may take its time to let others write; what is left
-        then goes the next time.
-        """
         removed = 0
         for purging in PURGES:
             for rows in self._aged(purging.found, before, stop):

@@ -183,23 +183,19 @@ class View:
         self.records = RecordReads(db)
 
     def reading(self) -> AbstractContextManager[None]:
-        """Everything asked inside sees one moment of the file, and is asked faster."""
         return reading(self.db)
 
     # -- candidates --
 
     def snapshot(self, *, past: bool = False) -> Snapshot:
-        """The index and the links in memory, both as of the same moment."""
         return self.snapshots.current(self.db, past)
 
     def term_numbers(self, terms: Sequence[str]) -> list[int | None]:
-        """The number of each term; None for one that no text ever had."""
         rows = fetch_all(self.db, TERM_NUMBERS, {"terms": json.dumps(list(terms))})
         numbers: dict[str, int] = dict(rows)
         return [numbers.get(term) for term in terms]
 
     def chunks_with_tag_and_kind(self, scope: Scope) -> set[int] | None:
-        """The chunks that a scope's tag and kind allow; None where it asks for neither."""
         sets = [
             {row[0] for row in fetch_all(self.db, sql, bound_scope(scope))}
             for sql, asked in ((OF_TAG, scope.tag), (OF_KIND, scope.kind))
@@ -242,7 +238,6 @@ class View:
             bound |= {"after": seqs[-1], "most": 4 * bound["most"]}
 
     def filter_containing(self, literal: str, seqs: Sequence[int], limit: int) -> list[int]:
-        """The first of some chunks whose folded text, tags or properties have `literal` in them."""
         found: list[int] = []
         for start in range(0, len(seqs), TEXTS_AT_ONCE):
             texts = self.texts(some := seqs[start : start + TEXTS_AT_ONCE])
@@ -252,7 +247,6 @@ class View:
         return found[:limit]
 
     def entities_named(self, keys: Iterable[str], scope: Scope) -> list[Naming]:
-        """The entities that one of these keys names, longest name first."""
         names = self.snapshots.spellings(self.db).among(keys)
         if not names:
             return []
@@ -278,17 +272,14 @@ class View:
     # -- the graph --
 
     def neighbours(self, nodes: Iterable[str], bounds: GraphBounds) -> list[str]:
-        """The live nodes one relation away from any of some, heaviest relation first."""
         return [row[0] for row in fetch_all(self.db, REACHED, _graph(nodes, bounds))]
 
     def edges_between(self, nodes: Iterable[str], bounds: GraphBounds) -> list[EdgeRow]:
-        """Every relation with both ends among some nodes, heaviest first."""
         return [edge_of(row) for row in fetch_all(self.db, BETWEEN, _graph(nodes, bounds))]
 
     # -- rows --
 
     def chunks(self, keys: Iterable[str] | Iterable[int], scope: Scope) -> list[ChunkRow]:
-        """Those of the chunks, meant by ids or by seqs, that are in scope, in the order given."""
         wanted = list(keys)
         name = "id" if wanted and isinstance(wanted[0], str) else "seq"
         if scope.current:
@@ -301,41 +292,33 @@ class View:
         return [ChunkRow(*row) for row in found]
 
     def chunk_ids(self, seqs: Iterable[int]) -> dict[int, str]:
-        """The id of each chunk."""
         sql = "SELECT c.seq, c.id FROM json_each(?) i JOIN chunks c ON c.seq = i.value"
         return dict(fetch_all(self.db, sql, (json.dumps(list(seqs)),)))
 
     def texts(self, seqs: Iterable[int]) -> dict[int, str]:
-        """Text with tags and properties of each chunk."""
         return dict(fetch_all(self.db, TEXTS, (json.dumps(list(seqs)),)))
 
     def entities(self, ids: Iterable[str], scope: Scope) -> dict[str, EntityRow]:
-        """Those of the entities that are live, or were at `asof`, and of the scope's kind."""
         bound = bound_scope(scope) | {"ids": json.dumps(list(ids))}
         return {row[0]: EntityRow(*row) for row in fetch_all(self.db, ENTITIES, bound)}
 
     def find_entity(self, reference: str, asof: str | None) -> str | None:
-        """The id of the entity with this id, or with this name, alias or code and no other."""
         return entity_id_of(self.db, reference, asof)
 
     def show_chunk(self, chunk_id: str) -> dict[str, Any]:
-        """All that is known of a memory, live or closed, and the ids of its other versions."""
         shown = fetch_named(self.db, SHOWN_CHUNK, chunk_id)
         if shown is None:
             raise NotFound("missing.chunk", id=chunk_id)
         return read_json(shown, "tags", "properties", "older_versions", "newer_versions")
 
     def show_entity(self, entity_id: str) -> dict[str, Any] | None:
-        """All that is known of a live entity, but for its relations."""
         shown = fetch_named(self.db, SHOWN_ENTITY, entity_id)
         return shown and read_json(shown, "aliases", "properties")
 
     def latest_version(self, chunk_id: str) -> str:
-        """The id of the last version of the memory that this id belongs to; NotFound if none."""
         return str(last_version(self.db, chunk_id)["id"])
 
     def entity_names(self, kind: str | None = None) -> list[EntityNames]:
-        """Every live entity, of one kind or of all, with its names and its mentions counted."""
         rows = fetch_all(self.db, ENTITY_NAMES, {"kind": kind})
         return [
             EntityNames(row[0], row[1], (row[0], row[2], *json.loads(row[3])), row[4])
@@ -343,11 +326,9 @@ class View:
         ]
 
     def near_names(self, reference: str) -> list[str]:
-        """Ids of live entities with a name that resembles this one, for an error's hint."""
         return near_names(self.db, reference)
 
     def history(self, limit: int, target: str | None, action: str | None) -> list[dict[str, Any]]:
-        """The newest records of the audit, of one target or action where that is named."""
         return read_history(self.db, limit, target, action)
 
     # -- vectors, and counts --
@@ -356,7 +337,6 @@ class View:
         return int(fetch_one(self.db, PENDING) or 0)
 
     def pending(self, limit: int) -> list[ChunkRow]:
-        """The oldest live chunks without vectors."""
         sql = """
             SELECT seq, id, content, source, timestamp, importance
             FROM chunks WHERE pending = 1 AND valid_until IS NULL ORDER BY seq LIMIT ?
@@ -364,15 +344,12 @@ class View:
         return [ChunkRow(*row) for row in fetch_all(self.db, sql, (limit,))]
 
     def model(self) -> Model | None:
-        """The model whose vectors the file holds, if any."""
         return model_of(self.db)
 
     def model_mark(self) -> str:
-        """What that model and its vectors are known by; empty while there is none."""
         return str(fetch_one(self.db, MARK) or "")
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Rows of each table, as total, active and deleted."""
         return {
             table: dict(zip(("total", "active", "deleted"), row, strict=True))
             for table, sql in COUNTS.items()
@@ -380,7 +357,6 @@ class View:
         }
 
     def vector_count(self) -> int:
-        """How many vectors live chunks have."""
         sql = """
             SELECT count(*) FROM windows w JOIN chunks c ON c.seq = w.chunk_seq
             WHERE c.valid_until IS NULL
@@ -388,7 +364,6 @@ class View:
         return int(fetch_one(self.db, sql) or 0)
 
     def latencies(self, since: str) -> list[tuple[float, bool]]:
-        """Milliseconds of each recall since a moment, and whether it found nothing."""
         sql = "SELECT latency_ms, results_json = '[]' FROM recall_log WHERE created_at >= ?"
         return [(row[0], bool(row[1])) for row in fetch_all(self.db, sql, (since,))]
 
