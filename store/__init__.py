@@ -8,8 +8,9 @@ Each call of a method that writes is one transaction, unless it says that it is 
 raise MneloError: NotFound for an unknown id, InvalidInput for what is refused, StoreBusy after
 waiting too long for others, StoreError where the place itself fails.
 
-May import: core, config, access, text, index, embedder.py, entity_resolve.py. Rooms above import
-from here, `store.types` and `store.opening`, never from `store.sqlite`.
+Rooms above import from here, `store.types` and `store.opening`, never from `store.sqlite`.
+
+May import: config, core, index.
 """
 
 from __future__ import annotations

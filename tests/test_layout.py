@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -223,3 +224,65 @@ def test_the_server_starts_from_any_folder(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "--auth-token-file" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+FACES = [*ROOMS, ROOT / "store" / "sqlite"]
+
+
+@pytest.mark.parametrize("room", FACES, ids=[room.name for room in FACES])
+def test_a_folder_imports_what_its_docstring_says(room: Path) -> None:
+    said = ast.get_docstring(ast.parse((room / "__init__.py").read_text("utf-8"))) or ""
+    (names,) = re.findall(r"^May import: ([\w,\s]+)\.$", said, re.M)
+    files = [path for path in room.rglob("*.py") if room.name != "store" or path.parent == room]
+    needed = {unit(MODULES[name]) for path in files for name in imported(path)}
+    assert sorted(needed - {unit(room / "__init__.py")}) == re.split(r",\s+", names)
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    graph = {name: imported(path) for name, path in MODULES.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+PUBLIC = {"_asdict", "_exit", "_fields", "_make", "_replace"}
+"""Documented names of the standard library that begin with an underscore."""
+
+
+class Private(ast.NodeVisitor):
+    """Collects what a file reads or writes of another object's private attributes."""
+
+    def __init__(self) -> None:
+        self.owners, self.found = ["self", "cls", "super()"], list[str]()
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.owners.append(node.name)
+        self.generic_visit(node)
+        self.owners.pop()
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        private = re.match("_[^_]", node.attr) and node.attr not in PUBLIC
+        if private and ast.unparse(node.value) not in self.owners:
+            self.found.append(f"{ast.unparse(node)} in line {node.lineno}")
+        self.generic_visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        names = [alias.name for alias in node.names if re.match("_[^_]", alias.name)]
+        self.found += [f"{name} of {node.module} in line {node.lineno}" for name in names]
+
+
+def private_uses(source: str) -> list[str]:
+    visitor = Private()
+    visitor.visit(ast.parse(source))
+    return visitor.found
+
+
+@named(CODE)
+def test_nothing_private_of_another_object_is_used(path: Path) -> None:
+    assert private_uses(path.read_text("utf-8")) == []
+
+
+def test_private_uses_are_recognised() -> None:
+    for source in ("other._name", "self.store._db", "f()._x = 1", "from store import _name"):
+        assert len(private_uses(source)) == 1
+    inside = "class A:\n    def f(self):\n        return self._x, A._y, super()._z, row._asdict()"
+    assert private_uses(inside) == []
+    assert private_uses(inside + "\nA._y") == ["A._y in line 4"]

@@ -162,7 +162,7 @@ class Timeline:
         least = read["score_threshold"]
         if least is None:
             least = self.settings()[0].score_threshold
-        zeros = self._scale(model).questions[int(words.is_unspaced(read["query"]))]
+        zeros = self.scale(model).questions[int(words.is_unspaced(read["query"]))]
         with self._store.view() as view:
             matrix = self._matrices.current(view, model.known.mark)
             if matrix.waiting and self.merge(MERGED_AT_ONCE):
@@ -264,7 +264,7 @@ class Timeline:
         settings, _ = self.settings()
         with self._store.view() as view:
             matrix = self._matrices.current(view, model.known.mark)
-        zeros = self._scale(model).entries
+        zeros = self.scale(model).entries
         return self._grouping.rebuild(matrix, zeros, settings, threshold)
 
     # -- state --
@@ -330,7 +330,7 @@ class Timeline:
             return None, None, ""
         return made[:1], merged(made), model.known.mark
 
-    def _scale(self, model: FileModel) -> EntryScale:
+    def scale(self, model: FileModel) -> EntryScale:
         """The model's scale, measured when it is first needed."""
         with self._scale_lock:
             if self._measured is None or self._measured.mark != model.known.mark:

@@ -1,4 +1,7 @@
-"""Nothing but a sentence: says where TurnMemory went to programs that import it from here."""
+"""Nothing but a sentence: says where TurnMemory went to programs that import it from here.
+
+May import: mnelo_locale.
+"""
 
 from typing import NoReturn
 

@@ -3,5 +3,5 @@
 `store.py` begins each write and `writer.py` does it, in one transaction; `view.py` is what a
 reading connection is asked; `snapshots.py` keeps the index in memory up to date; the other
 modules have a subject each: undo, purge, erase, export, turns, timeline ...
-May import: config, core, entity_resolve, index, text.
+May import: config, core, entity_resolve, index, mnelo_locale, text.
 """

@@ -317,7 +317,7 @@ def test_reading_older_memories_stops_and_goes_on(
     monkeypatch.setattr("store.sqlite.cues.BATCH_TEXTS", 5)
     memory = by_cues()
     assert memory.store.cues.index(0) == 12
-    monkeypatch.setattr("memory.CUES_SECONDS", 0.0)
+    monkeypatch.setattr("recall.search.CUES_SECONDS", 0.0)
     told = memory.recall("lamp", strategy="cue_only")
     assert "12 older memories" in told["notice"]
     memory.remember("another lamp")

@@ -94,6 +94,7 @@ def test_what_was_erased_has_no_cues_and_no_round_and_leaves_no_byte(
     query = "where does the quillwort, bramblewick, zanquibar code hide"
     assert asked(talk, query)
     assert contents(server, query)
+    server.stats()  # the log of recalls, with the question in it, is written by then
     kept = asked(talk, "retriever dog kettle ferry")
     pieces = ["zanquibar", "quillwort", "bramblewick", "ξψω"]
     assert all(traces(talk.path, piece) for piece in pieces)
