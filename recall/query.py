@@ -74,8 +74,8 @@ class Query:
         self.depth = 2 * question.top_k
         if question.strategy != "cue_only":  # each further find costs the cue lane the most
             self.depth = max(bounds.lane_depth, self.depth)
-        held = view.snapshot(past=question.asof is not None)
-        self.index, self.links = held.index, held.links
+        snapshot = view.snapshot(past=question.asof is not None)
+        self.index, self.links = snapshot.index, snapshot.links
         if vector and vector.model.mark != self.index.model:
             vector = None  # the file has another model since the question came
         self.vector = vector.vector if vector else None
@@ -84,7 +84,7 @@ class Query:
         stems = list(dict.fromkeys(words.stems(self.terms)))
         self.numbers = view.term_numbers(stems)
         self._numbers = dict(zip(stems, self.numbers, strict=True))
-        self.spans = dates.named(text, at, bounds.zone, self.index.years)
+        self.spans = dates.named(words.fold(text), at, bounds.zone, self.index.years)
         self._only = view.chunks_with_tag_and_kind(self.scope)
         self._lexical: Lexical | None = None
         self._within: tuple[int, Mask | None] | None = None

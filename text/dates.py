@@ -14,7 +14,6 @@ from datetime import date, datetime, timedelta, tzinfo
 from typing import Literal, NamedTuple, TypeVar
 
 from core.timestamps import stamp
-from text.words import fold
 
 Unit = Literal["day", "week", "month", "year"]
 
@@ -36,21 +35,21 @@ class Span:
     words: str
 
 
-def named(query: str, now: str, home: tzinfo, years: Callable[[], tuple[int, int]]) -> list[Span]:
-    """The spans that a query names, in the order of time; `now` is in the stored form.
+def named(folded: str, now: str, home: tzinfo, years: Callable[[], tuple[int, int]]) -> list[Span]:
+    """The spans that a folded query names, in the order of time; `now` is in the stored form.
 
     Days are those of `home`. `years` gives the first and the last one that have memories, and is
     asked only where there may be a date: one without a year means that date in each of them.
 
     >>> from datetime import timezone
     >>> now = "2024-06-05T12:00:00.000Z"
-    >>> for span in named("上周五 or 4 May?", now, timezone.utc, lambda: (2023, 2024)):
+    >>> for span in named("上周五 or 4 may?", now, timezone.utc, lambda: (2023, 2024)):
     ...     print(span.start[:10], span.end[:10], span.unit, span.words)
     2023-05-04 2023-05-05 day 4 may
     2024-05-04 2024-05-05 day 4 may
     2024-05-31 2024-06-01 day 上周五
     """
-    text = " ".join(fold(query).split())
+    text = " ".join(folded.split())
     rest = text.translate(_SIMPLIFIED)  # character for character, so that places stay the same
     if not _has_clue(rest):
         return []

@@ -283,7 +283,7 @@ _NOW, _SOME_YEAR = "2300-06-14T12:00:00.000Z", 2400
 
 def _take_dates(text: str, facts: Facts) -> str:
     text = " ".join(text.split())
-    spans = dates.named(text, _NOW, timezone.utc, lambda: (_SOME_YEAR, _SOME_YEAR))
+    spans = dates.named(words.fold(text), _NOW, timezone.utc, lambda: (_SOME_YEAR, _SOME_YEAR))
     for span in sorted(spans, key=lambda span: -len(span.words)):
         text = text.replace(span.words, " ")
         if span.unit == "year" and span.start < _NOW[:3]:

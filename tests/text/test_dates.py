@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from core import timestamps
 from text import dates
 from text.dates import MAX_SPANS, MAX_YEARS, Span, named
+from text.words import fold
 
 UTC = timezone.utc
 BERLIN, SHANGHAI = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Shanghai")
@@ -22,7 +23,7 @@ def read(
     query: str, now: str = WEDNESDAY, home: tzinfo = UTC, years: tuple[int, int] = (2023, 2024)
 ) -> list[str]:
     """The spans of a query in short: a day by its date, the others with both ends."""
-    return [_short(span) for span in named(query, now, home, lambda: years)]
+    return [_short(span) for span in named(fold(query), now, home, lambda: years)]
 
 
 def _short(span: Span) -> str:
@@ -360,7 +361,7 @@ def test_what_is_no_date_names_nothing(query: str) -> None:
 
 
 def test_the_most_specific_reading_wins_and_its_words_are_not_read_again() -> None:
-    assert named("2023年5月4日", WEDNESDAY, UTC, lambda: (2020, 2024)) == [
+    assert named(fold("2023年5月4日"), WEDNESDAY, UTC, lambda: (2020, 2024)) == [
         Span("2023-05-04T00:00:00.000Z", "2023-05-05T00:00:00.000Z", "day", "2023年5月4日")
     ]
     assert read("Friday last week") == ["2024-05-31"]
@@ -388,7 +389,9 @@ def test_several_dates_come_in_the_order_of_time_and_each_once() -> None:
     ],
 )
 def test_the_words_are_those_of_the_query(query: str, words: str) -> None:
-    assert [span.words for span in named(query, WEDNESDAY, UTC, lambda: (2023, 2024))] == [words]
+    assert [span.words for span in named(fold(query), WEDNESDAY, UTC, lambda: (2023, 2024))] == [
+        words
+    ]
 
 
 def test_many_years_and_many_dates_are_cut_off() -> None:
@@ -403,7 +406,7 @@ def test_many_years_and_many_dates_are_cut_off() -> None:
 
 
 def ends(query: str, now: str, home: tzinfo) -> tuple[str, str]:
-    (span,) = named(query, now, home, lambda: (2023, 2024))
+    (span,) = named(fold(query), now, home, lambda: (2023, 2024))
     return span.start[:16], span.end[:16]
 
 
@@ -485,7 +488,7 @@ year_pairs = st.tuples(st.integers(-5, 12000), st.integers(-5, 12000))
 @pytest.mark.parametrize("query", HOSTILE, ids=lambda query: query[:8])
 def test_no_text_makes_the_search_long(query: str) -> None:
     begun = time.perf_counter()
-    spans = named(query, WEDNESDAY, SHANGHAI, lambda: (1900, 2024))
+    spans = named(fold(query), WEDNESDAY, SHANGHAI, lambda: (1900, 2024))
     assert time.perf_counter() - begun < 1  # some take 10 ms
     assert len(spans) <= MAX_SPANS
 
@@ -498,7 +501,7 @@ def test_no_text_makes_the_search_long(query: str) -> None:
 def test_any_text_gives_spans_that_are_well_formed(
     query: str, now: str, home: tzinfo, years: tuple[int, int]
 ) -> None:
-    spans = named(query, now, home, lambda: years)
+    spans = named(fold(query), now, home, lambda: years)
     assert len(spans) <= MAX_SPANS
     assert spans == sorted(spans, key=lambda span: (span.start, span.end))
     assert len({(span.start, span.end) for span in spans}) == len(spans)
