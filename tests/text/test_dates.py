@@ -535,7 +535,7 @@ def test_years_are_asked_for_only_where_there_may_be_a_date(word: str) -> None:
     asked: list[str] = []
     assert named(f"the {word}ish boat of Mel", WEDNESDAY, UTC, years) == []
     assert not asked
-    assert named(f"the boat on {word} 4 May", WEDNESDAY, UTC, years)
+    assert named(f"the boat on {word} 4 may", WEDNESDAY, UTC, years)
     assert asked
 
 
