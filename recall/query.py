@@ -76,7 +76,7 @@ class Query:
             self.depth = max(bounds.lane_depth, self.depth)
         snapshot = view.snapshot(past=question.asof is not None)
         self.index, self.links = snapshot.index, snapshot.links
-        if vector and vector.model.mark != self.index.model:
+        if vector and vector.model.version != self.index.model:
             vector = None  # the file has another model since the question came
         self.vector = vector.vector if vector else None
         self.noise: Noise = vector.model.noise if vector else ()
