@@ -407,9 +407,9 @@ def noise(model: Embedder) -> Noise:
     unspaced = np.array([words.is_unspaced(text) for text in UNRELATED])
     others = ~np.eye(len(UNRELATED), dtype=bool)
     pairs = [
-        cosines[np.outer(unspaced == asks, unspaced == told) & others]
+        cosines[np.outer(unspaced == asks, unspaced == text) & others]
         for asks in (False, True)
-        for told in (False, True)
+        for text in (False, True)
     ]
     return tuple((float(each.mean()), max(float(each.std()), 1e-3)) for each in pairs)
 

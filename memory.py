@@ -474,8 +474,8 @@ class Memory:
         if model and len(chunks) == 1:
             near = similar(self.store, model, chunks[0], stored[0].seq)
             results[0].update({"similar": near} if near else {})
-        told = [self._guard.notice(each.kinds) for each in safe]
-        return [{**result, **said} for result, said in zip(results, told, strict=True)]
+        notices = [self._guard.notice(each.kinds) for each in safe]
+        return [{**result, **notice} for result, notice in zip(results, notices, strict=True)]
 
 
 def _remembered(stored: StoredChunk, *, off: bool) -> Remembered:

@@ -116,7 +116,7 @@ class IndexRow(NamedTuple):
 
     seq: int
     rev: int
-    """Grows with every change of a chunk: what is above an index's own is news to it."""
+    """Grows with every change of a chunk: an index reads again what is above its own."""
     place: int
     """The seq of the memory's first version, which keeps its place in the session."""
     flags: int

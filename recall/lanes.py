@@ -198,8 +198,8 @@ def _rows_with(
         rows, doubtful = _having(view, query, piece, pairs)
         unread = rows[doubtful]
         if len(unread) <= MAX_READ:
-            held = _holding(view, query, piece, unread.tolist())
-            return rows[~doubtful | np.isin(rows, held)][: query.depth]
+            containing = _holding(view, query, piece, unread.tolist())
+            return rows[~doubtful | np.isin(rows, containing)][: query.depth]
 
     def wanted(seqs: Sequence[int]) -> list[int]:
         with query.index.lock:

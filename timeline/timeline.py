@@ -225,7 +225,7 @@ class Timeline:
     def list_groups(self) -> dict[str, Any]:
         """The largest groups with their commonest tags, and how all were found."""
         with self._store.view() as view, view.reading():
-            told = view.entries.last_grouping()
+            grouping = view.entries.last_grouping()
             members = view.entries.groups()
             seqs = sorted(set().union(*members.values()))
             tags = {row.seq: row.tags for row in view.entries.at(seqs)}
@@ -237,7 +237,7 @@ class Timeline:
             }
             for group, found in sorted(members.items(), key=lambda each: (-len(each[1]), each[0]))
         ]
-        return {"groups": listed[:MAX_SHOWN], **told, **self._grouping.notice()}
+        return {"groups": listed[:MAX_SHOWN], **grouping, **self._grouping.notice()}
 
     def get_group_members(self, group_id: str) -> dict[str, Any]:
         """The entries of a group, oldest first; of a very large one the first, and how many."""
@@ -279,13 +279,13 @@ class Timeline:
         """What there is, which settings are in force, and what was last done to keep it."""
         settings, wrong = self.settings()
         with self._store.view() as view:
-            known, told = view.model(), view.entries.last_grouping()
+            known, grouping = view.model(), view.entries.last_grouping()
             waiting = view.entries.unmerged_count(known.version if known else "")
         return {
             **self._counted(),
             "pending": waiting,
             "model": known.name if known else None,
-            "groups": told | self._grouping.notice(),
+            "groups": grouping | self._grouping.notice(),
             "settings": {name: getattr(settings, name) for name in Settings.__slots__},
             "upkeep": self._keeper.report() if self._keeper else {"keeping": False},
             **({"wrong_settings": wrong} if wrong else {}),

@@ -32,7 +32,7 @@ from text.guard import Checked, Guard
 FORMAT = "mnelo-export"
 VERSION = 1
 KINDS = ("entity", "chunk", "relation", "audit")
-"""In the order in which they are written and taken in: each refers to those before."""
+"""In the order in which they are written and imported: each refers to those before."""
 
 Progress = Callable[[int, int], object]
 """Called with how many more records are done, and how many there are in all."""

@@ -140,10 +140,10 @@ class EntryReads:
         return {group: set(json.loads(seqs)) for group, seqs in fetch_all(self._db, GROUPS)}
 
     def last_grouping(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(
+        grouping: dict[str, Any] = json.loads(
             fetch_one(self._db, "SELECT value FROM meta WHERE key = ?", (GROUPED,)) or "{}"
         )
-        return told
+        return grouping
 
     def revision(self) -> tuple[int | None, int]:
         ((rev, entries),) = fetch_all(self._db, ENTRIES_LATEST)

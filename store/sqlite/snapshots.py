@@ -142,8 +142,8 @@ def load_snapshot(db: apsw.Connection, past: bool) -> Snapshot:
         index.rev, index.model = rev, version
         which = {"past": past, "now": timestamps.now()}
         relations = _all_relations(db, which, relation)
-        ways = RelationColumns(relations, *(db.execute(EVERY_END[end], which) for end in ENDS))
-        links = Links(db.execute(ENTITY_IDS), db.execute(EVERY_MENTION), ways)
+        columns = RelationColumns(relations, *(db.execute(EVERY_END[end], which) for end in ENDS))
+        links = Links(db.execute(ENTITY_IDS), db.execute(EVERY_MENTION), columns)
         return Snapshot(index, links, change, relation)
 
 
