@@ -104,9 +104,8 @@ class Memory:
         self._placeholders = {words.name_key(each) for each in self.config.recall_placeholders}
         cues, cues_off = cue_settings(self.config)
         self._has_cues = cues is not None
-        lanes = all_lanes(self.config)
         self.store = open_store(
-            self.config, self.path, lanes=lanes, reader_sets=READER_SETS, cues=cues
+            self.config, self.path, lanes=all_lanes(self.config), reader_sets=READER_SETS, cues=cues
         )
         self.embedding = Embedding(self.config, self.store, load_model)
         self._searcher = Searcher(self.config, self.store, self.embedding, cues_off)
@@ -336,7 +335,6 @@ class Memory:
             vectors, pending, model = view.vector_count(), view.pending_count(), view.model()
             uncued = {"without_cues": view.cues.waiting_count()} if self._has_cues else {}
         sizes = self.store.file.sizes() if self.store.file else {}
-        config = self.config
         return {
             **counts,
             "vectors": vectors,
@@ -348,7 +346,7 @@ class Memory:
             "db": {"path": str(self.path), **sizes, "whole": not sizes.get("wal_bytes")},
             "recall_24h": latency(recalls),
             "upkeep": self._keeper.report() if self._keeper else {"keeping": False},
-            "backup": backup.state(config.backup_folder, self.path.stem, config.backup_every_hours),
+            "backup": backup.state(self.config, self.path),
             "version": VERSION,
             "schema": self.store.schema_version,
         }
@@ -387,12 +385,9 @@ class Memory:
         """Make one entity of two: `keep` takes the other's names, mentions and relations."""
         ids = (Id().read("keep", keep), Id().read("duplicate", duplicate))
         done = self.store.merge_entities(*ids, Name(500).read("reason", reason), CLIENT.get())
-        return {
-            "merged": 0 if done is None else 1,
-            "audit_id": None if done is None else done.audit_id,
-            "relations": 0 if done is None else done.relations,
-            "mentions": 0 if done is None else done.mentions,
-        }
+        if done is None:
+            return {"merged": 0, "audit_id": None, "relations": 0, "mentions": 0}
+        return cast("Merged", {"merged": 1, **asdict(done)})
 
     def undo_merge(self, audit_id: int) -> int:
         """Put every row back as it was before a merge; 0 if that was done already."""

@@ -286,3 +286,17 @@ def test_private_uses_are_recognised() -> None:
     inside = "class A:\n    def f(self):\n        return self._x, A._y, super()._z, row._asdict()"
     assert private_uses(inside) == []
     assert private_uses(inside + "\nA._y") == ["A._y in line 4"]
+
+
+LIMITS = {"module": 700, "class": 400, "function": 40}
+TABLES = {"i18n_messages.py"}  # tables of data may be long
+
+
+@named([path for path in CODE if path.name not in TABLES])
+def test_nothing_is_longer_than_one_can_read(path: Path) -> None:
+    source = path.read_text("utf-8")
+    assert source.count("\n") <= LIMITS["module"]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            limit = LIMITS["class" if isinstance(node, ast.ClassDef) else "function"]
+            assert (node.end_lineno or 0) - node.lineno < limit, node.name

@@ -111,14 +111,15 @@ def is_due(folder: Path, name: str, hours: float) -> bool:
     )
 
 
-def state(folder: Path, name: str, hours: float) -> dict[str, Any]:
+def state(config: Config, database: Path) -> dict[str, Any]:
     """What memory_stats says: where, the newest, how old it is in seconds, how often they come."""
+    folder = config.backup_folder
     said: dict[str, Any] = {"folder": str(folder), "last": None, "taken": None, "age_s": None}
-    if last := latest(folder, name):
+    if last := latest(folder, database.stem):
         age = datetime.now(timezone.utc) - last.taken
         said |= {"last": last.path.name, "taken": timestamps.stamp(last.taken)}
         said["age_s"] = round(age.total_seconds())
-    return {**said, "every_hours": hours}
+    return {**said, "every_hours": config.backup_every_hours}
 
 
 # --- Making one ------------------------------------------------------------------------
