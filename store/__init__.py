@@ -512,8 +512,8 @@ class Upkeep(Protocol):
         `stop` is asked between them, and may take its time to let others write.
         """
 
-    def optimize(self) -> None:
-        """Bring the statistics for plans up to date where that pays."""
+    def optimize(self) -> bool:
+        """Bring the statistics for plans up to date where that pays; False while somebody writes."""
 
     def check(
         self, seconds: float = float("inf"), *, whole: bool = True

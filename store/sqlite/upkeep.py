@@ -52,9 +52,13 @@ class Upkeep:
                 dropped += count
         return dropped
 
-    def optimize(self) -> None:
+    def optimize(self) -> bool:
         with self._database.keeping() as db:
-            db.pragma("optimize")
+            try:
+                db.pragma("optimize")
+            except apsw.BusyError:
+                return False
+            return True
 
     # -- purging --
 

@@ -3,6 +3,8 @@
 import shutil
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -142,3 +144,20 @@ def test_the_log_stays_bounded_after_20000_single_writes(wordless: Memory) -> No
         wordless.remember(f"note {number} " * 20)
         if number % 100 == 0:
             assert wal_bytes(wordless) <= 16 << 20
+
+
+def test_tuning_gives_way_to_who_is_writing_without_a_word(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of a busy server once said that another program did not finish within 30 s."""
+
+    class Busy:
+        def pragma(self, name: str) -> None:
+            raise apsw.BusyError("database is locked")
+
+    @contextmanager
+    def keeping() -> Iterator[Busy]:
+        yield Busy()
+
+    monkeypatch.setattr(sqlite_of(memory), "keeping", keeping)
+    assert memory.store.upkeep.optimize() is False
