@@ -513,7 +513,7 @@ class Upkeep(Protocol):
         """
 
     def optimize(self) -> bool:
-        """Bring the statistics for plans up to date where that pays; False while somebody writes."""
+        """Bring the statistics for plans up to date; False while somebody writes."""
 
     def check(
         self, seconds: float = float("inf"), *, whole: bool = True
