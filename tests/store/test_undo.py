@@ -10,7 +10,9 @@ import apsw
 import pytest
 
 from core.errors import InvalidInput, MneloError, NotFound
+from crash_worker import look
 from hash_embedder import HashEmbedder
+from inside import sqlite_of
 from memories import Open, dump, sound
 from memory import Memory
 
@@ -358,3 +360,61 @@ def test_the_history_tells_what_was_done_newest_first(
     for wrong in ({"limit": 0}, {"action": "destroy"}):
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             memory.history(**wrong)
+
+
+# --- What an undo leaves to others -----------------------------------------------------
+
+
+def test_what_an_undo_removed_takes_no_place_in_another_processs_answers(
+    memory: Memory, open_memory: Open, known: dict[str, str]
+) -> None:
+    other = open_memory(model=HashEmbedder())
+    memory.remember("A little rain falls somewhere on the long road to Bergen")
+    memory.update(known["key"], new_content="rain Bergen")
+    asked = {"top_k": 1, "strategy": "meta_only"}
+    assert texts(other, "rain Bergen", **asked) == ["rain Bergen"]
+    memory.undo(last(memory))
+    left = ["A little rain falls somewhere on the long road to Bergen"]
+    assert texts(other, "rain Bergen", **asked) == left
+
+
+def test_a_relation_that_an_undo_removed_leads_no_process_anywhere(
+    memory: Memory, open_memory: Open, known: dict[str, str]
+) -> None:
+    other = open_memory(model=HashEmbedder())
+    memory.remember("He waters the plants on Mondays", entities=["Okafor"])
+    asked = {"strategy": "graph_only", "graph_hops": 2}
+    memory.relate("Otto", "Okafor", "knows")
+    assert "He waters the plants on Mondays" in texts(other, "Otto", **asked)
+    memory.undo(last(memory))
+    assert "He waters the plants on Mondays" not in texts(other, "Otto", **asked)
+
+
+def test_a_new_entity_that_an_undo_removed_is_mentioned_by_nobody(
+    memory: Memory, known: dict[str, str]
+) -> None:
+    memory.relate("Anna", "Zebulon", "knows")
+    relate = last(memory)
+    memory.remember("Zebulon sleeps in the stable")
+    mentions = "SELECT count(*) FROM mentions WHERE entity_id = 'Zebulon'"
+    assert look(memory.path, mentions) == [(1,)]
+    memory.undo(relate)
+    assert look(memory.path, mentions) == [(0,)]
+    assert sound(memory)
+
+
+def test_a_memory_whose_vectors_went_while_it_was_closed_waits_for_new_ones(
+    memory: Memory, known: dict[str, str]
+) -> None:
+    memory.forget(known["ferry"])
+    memory.embedding.close()
+    with sqlite_of(memory).writing("") as writer:
+        windows = (
+            "SELECT w.rowid FROM windows w JOIN chunks c ON c.seq = w.chunk_seq WHERE c.id = ?"
+        )
+        for (window,) in list(writer.db.execute(windows, (known["ferry"],))):
+            writer.db.execute("DELETE FROM vectors WHERE rowid = ?", (window,))
+            writer.db.execute("DELETE FROM windows WHERE rowid = ?", (window,))
+    memory.undo(last(memory))
+    pending = "SELECT pending FROM chunks WHERE id = ?"
+    assert look(memory.path, pending, (known["ferry"],)) == [(1,)]

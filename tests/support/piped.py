@@ -49,9 +49,11 @@ def obey(pipe: Connection) -> None:
     while told := pipe.recv():
         method, given, named = told
         if method == "open":
-            pipe.send(here.open(*given))
+            here.open(*given)
+            pipe.send(None)
         elif method == "close":
-            pipe.send(here.close())
+            here.close()
+            pipe.send(None)
         else:
             pipe.send(here(method, *given, **named))
 
