@@ -368,7 +368,10 @@ def checked(setting: Setting, value: Any, place: str) -> Any:
     try:
         return setting.parse(value)
     except (ValueError, TypeError, OverflowError, RecursionError):
-        shown = value[:MAX_SHOWN] + "..." if isinstance(value, str) and value[MAX_SHOWN:] else value
+        shown = value if isinstance(value, str) else repr(value)
+        if shown[MAX_SHOWN:]:
+            shown = shown[:MAX_SHOWN] + "..."
+        shown = "".join(char if char.isprintable() else "\ufffd" for char in shown)
         raise ConfigError("config.wrong", key=place, value=shown, allowed=setting.allowed) from None
 
 

@@ -12,7 +12,7 @@ import pytest
 from core.errors import InvalidInput, MneloError, NotFound
 from crash_worker import look
 from hash_embedder import HashEmbedder
-from inside import sqlite_of
+from inside import sqlite_of, view_of
 from memories import Open, dump, sound
 from memory import Memory
 
@@ -365,17 +365,19 @@ def test_the_history_tells_what_was_done_newest_first(
 # --- What an undo leaves to others -----------------------------------------------------
 
 
-def test_what_an_undo_removed_takes_no_place_in_another_processs_answers(
-    memory: Memory, open_memory: Open, known: dict[str, str]
+def test_what_an_undo_removed_is_counted_by_no_process_any_more(
+    wordless: Memory, open_memory: Open
 ) -> None:
-    other = open_memory(model=HashEmbedder())
-    memory.remember("A little rain falls somewhere on the long road to Bergen")
-    memory.update(known["key"], new_content="rain Bergen")
-    asked = {"top_k": 1, "strategy": "meta_only"}
-    assert texts(other, "rain Bergen", **asked) == ["rain Bergen"]
-    memory.undo(last(memory))
-    left = ["A little rain falls somewhere on the long road to Bergen"]
-    assert texts(other, "rain Bergen", **asked) == left
+    """It mentions nobody: a mention that went would have the other read everything anew."""
+    other = open_memory()
+    wordless.remember("the road to Bergen")
+    changed = wordless.remember("nothing of the kind")["chunk_id"]
+    wordless.update(changed, new_content="rain in Bergen")
+    assert len(texts(other, "Bergen")) == 2
+    wordless.undo(last(wordless))
+    assert texts(other, "Bergen") == ["the road to Bergen"]
+    with view_of(other) as view:
+        assert view.snapshot().index.size == wordless.stats()["chunks"]["active"] == 2
 
 
 def test_a_relation_that_an_undo_removed_leads_no_process_anywhere(
