@@ -360,7 +360,7 @@ def broken(records: list[dict[str, Any]]) -> bytes:
         return b"".join(json.dumps(each).encode() + b"\n" for each in records)
 
 
-def fuzz_settings(_: Memory, random: Random, count: int) -> None:
+def fuzz_settings(_memory: Memory, random: Random, count: int) -> None:
     names = [each.name for each in fields(Config) if each.metadata]
     for _ in range(count):
         value = hostile(random, plain=True)
@@ -370,7 +370,7 @@ def fuzz_settings(_: Memory, random: Random, count: int) -> None:
             judge(str(error))
 
 
-def fuzz_dates(_: Memory, random: Random, count: int) -> None:
+def fuzz_dates(_memory: Memory, random: Random, count: int) -> None:
     home = timezone.utc
     pieces = (
         "last ",
