@@ -368,7 +368,9 @@ def checked(setting: Setting, value: Any, place: str) -> Any:
     try:
         return setting.parse(value)
     except (ValueError, TypeError, OverflowError, RecursionError):
-        shown = value[:MAX_SHOWN] + "..." if isinstance(value, str) and value[MAX_SHOWN:] else value
+        shown = value if isinstance(value, str) or not repr(value)[MAX_SHOWN:] else repr(value)
+        if isinstance(shown, str) and shown[MAX_SHOWN:]:
+            shown = shown[:MAX_SHOWN] + "..."
         raise ConfigError("config.wrong", key=place, value=shown, allowed=setting.allowed) from None
 
 

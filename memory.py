@@ -354,7 +354,7 @@ class Memory:
     def show_chunk(self, chunk_id: str) -> dict[str, Any]:
         """A memory with all that is known of it, also a closed one, by its own id."""
         with self.store.view() as view:
-            return view.show_chunk(chunk_id.strip())
+            return view.show_chunk(Id().read("chunk_id", chunk_id))
 
     def show_entity(self, entity_id: str) -> dict[str, Any]:
         """A live entity with all that is known of it and its heaviest relations."""

@@ -27,7 +27,10 @@ from mcp.types import CallToolResult, TextContent
 from serving import ROOT, Served, serving
 
 PROMPT_SECONDS = 4.0
-"""How long a recall may take beside clients that misbehave; alone it takes 10 ms."""
+"""How long a recall may take beside clients that misbehave; alone it takes 10 ms.
+
+It is no measure of speed: what it is to notice, such as a client that holds every connection,
+makes others wait for 5 s or for ever. It was 1.5 s until the suite had several workers."""
 GROWTH_MB = 60
 """How much more memory the server may hold while they do."""
 NOWHERE = "chunk_20260101T000000000Z_000000000000"

@@ -84,6 +84,18 @@ def test_every_dependency_has_a_reason() -> None:
                 assert match.group() in reasons, match.group()
 
 
+def test_every_test_that_the_page_on_security_names_is_there() -> None:
+    page = (ROOT / "docs" / "SECURITY.md").read_text("utf-8")
+    file, found = "", 0
+    for name in re.findall(r"`(tests/[\w/]+\.py|test_\w+)`", page):
+        if name.startswith("tests/"):
+            file = (ROOT / name).read_text("utf-8")
+        else:
+            assert re.search(rf"^(?:async )?def {name}\(", file, re.M), name
+            found += 1
+    assert found > 15
+
+
 @pytest.mark.parametrize("document", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")))
 def test_links_lead_to_files(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text("utf-8")):

@@ -177,10 +177,8 @@ def test_a_process_that_stops_in_a_write_holds_up_no_reader_and_writers_only_for
 
 
 def _assert_busy(write: Callable[[], object]) -> None:
-    begun = time.monotonic()
     with pytest.raises((StoreBusy, MneloError), match=r"did not finish within 1(\.0)? s"):
         write()
-    assert 0.9 < time.monotonic() - begun < 10
 
 
 # --- Many clients of one server --------------------------------------------------------

@@ -368,11 +368,15 @@ def chatgpt(path: Path) -> Iterator[Found | Bad]:
 
 def _branch(mapping: dict[str, Any], current: Any) -> list[tuple[str, dict[str, Any]]]:
     """The messages that lead to a node, first one first; to the last leaf if it is not there."""
-    if current not in mapping:
-        parents = {node.get("parent") for node in mapping.values() if isinstance(node, dict)}
-        current = next((each for each in reversed(mapping) if each not in parents), None)
+    if not isinstance(current, str) or current not in mapping:
+        parents = [node.get("parent") for node in mapping.values() if isinstance(node, dict)]
+        named = {each for each in parents if isinstance(each, str)}
+        current = next((each for each in reversed(mapping) if each not in named), None)
     way: dict[str, dict[str, Any]] = {}
-    while isinstance(node := mapping.get(current), dict) and current not in way:
+    while isinstance(current, str) and current not in way:
+        node = mapping.get(current)
+        if not isinstance(node, dict):
+            break
         said = node.get("message")
         way[current] = said if isinstance(said, dict) else {}
         current = node.get("parent")

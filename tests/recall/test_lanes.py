@@ -70,3 +70,19 @@ def test_together_they_find_all_of_it(filled: Memory, lane: str) -> None:
 @pytest.mark.parametrize("question", ["我的汽车在哪里修的？", "where was the car mended"])
 def test_the_offline_model_finds_it_in_the_other_language(filled: Memory, question: str) -> None:
     assert found(filled, question, "vector") == [QUESTIONS["vector"][1]]
+
+
+def test_a_rarer_name_counts_for_more(wordless: Memory) -> None:
+    for number in range(9):
+        wordless.remember(f"visit {number} of the harbour", entities=["Anna"])
+    rare = wordless.remember("visit of the depot", entities=["Otto"])["chunk_id"]
+    wordless.remember("the last visit of the harbour", entities=["Anna"])
+    assert wordless.recall("Anna Otto", strategy="entity_only")["hits"][0]["chunk_id"] == rare
+
+
+def test_of_equal_texts_the_one_spelled_like_the_question_comes_first(wordless: Memory) -> None:
+    for first, then in (("POLISH", "Polish"), ("Welsh", "WELSH")):
+        wordless.remember(f"the {first} one")
+        wordless.remember(f"the {then} one")
+        for asked in (first, then):
+            assert found(wordless, asked, "meta") == [f"the {asked} one"]

@@ -5,7 +5,6 @@ import http.client
 import json
 import signal
 import socket
-import statistics
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -26,10 +25,12 @@ from mcp.types import JSONRPCNotification, JSONRPCRequest
 from starlette.datastructures import Headers
 
 import mcp_server
+from access.address import listen
 from config import Config
 from memory import Memory
 from server import tools, transport
 from server.tools import build_server
+from server.transport import Hosts
 from serving import STUCK, Served, run, serving
 
 T = TypeVar("T")
@@ -114,19 +115,37 @@ def test_the_list_of_tools_stays_small_on_the_wire(server: Served, path: str) ->
     assert len(compact.encode()) < 8000
 
 
-def test_a_call_does_not_wait_for_small_packets_to_gather(server: Served) -> None:
-    """Nagle's algorithm once held every reply over SSE back for 40 ms."""
+def test_small_packets_do_not_wait_to_gather(tmp_path: Path) -> None:
+    """Nagle's algorithm once held every reply over SSE back for 40 ms: asyncio turns it off only
+    where a listener is named as TCP. How long a call takes, scripts/benchmark_serve.py measures."""
+    config = Config.load({"MNELO_HOME": str(tmp_path)})
 
-    async def times(client: Client) -> list[float]:
-        await ask(client, "memory_stats")
-        spans = []
-        for _ in range(20):
-            start = time.perf_counter()
-            await client.list_resources(cache_mode="bypass")
-            spans.append(time.perf_counter() - start)
-        return spans
+    async def accepted() -> int:
+        taken = asyncio.get_running_loop().create_future()
+        with closing(listen(config, None, 0)) as listener:
+            serving_it = await asyncio.start_server(
+                lambda _, out: taken.set_result(out), sock=listener
+            )
+            async with serving_it:
+                _, writer = await asyncio.open_connection(*listener.getsockname())
+                sock = (await taken).get_extra_info("socket")
+                told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                (await taken).close()
+                writer.close()
+        return int(told)
 
-    assert statistics.median(talk(server.url + "/sse", times)) < 0.03
+    assert asyncio.run(accepted())
+
+
+def test_two_hosts_are_none_and_a_remote_server_has_pages_of_its_own() -> None:
+    local, remote = Hosts(frozenset({"localhost"})), Hosts(frozenset({"localhost"}), remote=True)
+    twice = Headers(raw=[(b"host", b"localhost"), (b"host", b"elsewhere")])
+    own = Headers({"host": "10.0.0.5:8086", "origin": "http://10.0.0.5:8086"})
+    refused = local.refuse(twice)
+    assert refused
+    assert refused.status_code == 421
+    assert local.refuse(own)
+    assert remote.refuse(own) is None
 
 
 # --- Speaking HTTP ---------------------------------------------------------------------
@@ -533,10 +552,8 @@ def test_a_call_that_is_stuck_does_not_hold_up_the_end(tmp_path: Path) -> None:
             stream.post(json.loads(body))
             while "asked" not in server.stderr():
                 time.sleep(0.02)
-            start = time.monotonic()
             server.process.send_signal(signal.SIGTERM)
-            assert server.process.wait(5) == 0
-        assert time.monotonic() - start < 3
+            assert server.process.wait(20) == 0  # the call itself takes half a minute
         assert "Traceback" not in server.stderr()
 
 

@@ -201,6 +201,56 @@ def test_everything_from_a_source_is_gone_and_what_others_tell_stays(memory: Mem
     assert sound(memory)
 
 
+def test_samples_of_rows_that_sqlite_keeps_for_itself_are_gone_too(
+    memory: Memory, secret: str
+) -> None:
+    with sqlite_of(memory).writing("") as writer:
+        writer.db.execute("ANALYZE")
+    samples = "SELECT count(*) FROM sqlite_stat4 WHERE instr(sample, ?)"
+    if not look(memory.path, "SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'"):
+        pytest.skip("this SQLite keeps no samples")
+    assert look(memory.path, samples, (b"Zanquibar",)) > [(0,)]
+    assert at(memory, "--entity", "Zanquibar", "--yes") == 0
+    assert look(memory.path, "SELECT count(*) FROM sqlite_stat4") == [(0,)]
+
+
+def test_questions_that_name_an_erased_entity_are_gone_also_where_nothing_was_found(
+    memory: Memory,
+) -> None:
+    memory.recall("where does Wilhelmina live")  # nobody knows her yet
+    memory.recall("where is the ferry")
+    memory.stats()
+    memory.remember("She was seen", entities=["Wilhelmina"])
+    assert at(memory, "--entity", "Wilhelmina", "--yes") == 0
+    asked = [row[0] for row in look(memory.path, "SELECT query FROM recall_log")]
+    assert asked == ["where is the ferry"]
+
+
+def test_relations_that_only_an_erased_source_told_go_though_their_ends_stay(
+    memory: Memory,
+) -> None:
+    memory.remember("Anna and Riga", source="diary", entities=["Anna", "Riga"])
+    memory.relate("Anna", "Riga", "owns")  # a relation told by nobody's memory is manual
+    both = [{"source_id": "Anna", "target_id": "Riga", "relation": "lives_in"}]
+    memory.remember("Anna lives in Riga", source="diary", relations=both)
+    assert at(memory, "--source", "manual", "--yes") == 1, "there is no memory of that source"
+    memory.remember("a note")
+    assert at(memory, "--source", "manual", "--yes") == 0
+    assert look(memory.path, "SELECT relation FROM relations") == [("lives_in",)]
+    assert sound(memory)
+
+
+def test_a_relation_that_was_stored_by_itself_outlives_the_memories_that_tell_of_it(
+    memory: Memory,
+) -> None:
+    memory.relate("Anna", "Riga", "lives_in")
+    both = [{"source_id": "Anna", "target_id": "Riga", "relation": "lives_in"}]
+    told = memory.remember("Anna lives in Riga", source="diary", relations=both)["chunk_id"]
+    assert at(memory, "--chunk", told, "--yes") == 0
+    (edge,) = memory.graph_query("Anna")["edges"]
+    assert edge["relation"] == "lives_in"
+
+
 # --- Asking ----------------------------------------------------------------------------
 
 

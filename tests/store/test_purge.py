@@ -294,3 +294,44 @@ def test_a_purge_that_is_killed_loses_nothing_and_is_taken_up(tmp_path: Path, ki
         assert sound(memory)
         assert seqs(memory)["chunks"] == {1}
         assert not look(path, "SELECT 1 FROM relations")
+
+
+def test_a_version_that_an_older_one_leads_to_stays_while_that_one_does(memory: Memory) -> None:
+    first = memory.remember("held by a relation of the past")["chunk_id"]
+    memory.relate(first, "Anna", "was_about", valid_until="2001-01-01")
+    memory.update(first, new_content="the next version")
+    memory.forget(first, cascade=False)
+    memory.store.upkeep.purge(moment(), never)
+    assert look(memory.path, "SELECT source_id FROM relations") == [(first,)]
+    texts = [row[0] for row in look(memory.path, "SELECT content FROM chunks ORDER BY seq")]
+    assert texts == ["held by a relation of the past", "the next version"]
+    assert sound(memory)
+
+
+def test_a_memory_that_a_relation_ends_at_stays(memory: Memory) -> None:
+    held = memory.remember("the end of a relation")["chunk_id"]
+    memory.relate("Anna", held, "wrote")
+    memory.forget(held, cascade=False)
+    memory.store.upkeep.purge(moment(), never)
+    assert look(memory.path, "SELECT content FROM chunks") == [("the end of a relation",)]
+    assert sound(memory)
+
+
+def test_an_entity_that_another_was_merged_into_stays_while_that_one_does(memory: Memory) -> None:
+    memory.remember("both", entities=["Anna", "Ann", "Annie"])
+    memory.merge_entities("Ann", "Annie")
+    memory.forget("Ann", target_kind="entity")
+    memory.store.upkeep.purge(moment(), never)
+    known = look(memory.path, "SELECT id FROM entities ORDER BY id")
+    assert known == [("Ann",), ("Anna",), ("Annie",)]
+    assert sound(memory)
+
+
+def test_a_record_that_is_old_enough_cannot_be_undone_any_more_though_its_rows_stay(
+    memory: Memory,
+) -> None:
+    memory.relate("Anna", "Riga", "lives_in")
+    (record,) = memory.history(1)
+    memory.store.upkeep.purge(moment(), never)
+    with pytest.raises(InvalidInput, match="does not hold what an undo needs"):
+        memory.undo(record["audit_id"])

@@ -10,7 +10,9 @@ import apsw
 import pytest
 
 from core.errors import InvalidInput, MneloError, NotFound
+from crash_worker import look
 from hash_embedder import HashEmbedder
+from inside import sqlite_of, view_of
 from memories import Open, dump, sound
 from memory import Memory
 
@@ -358,3 +360,63 @@ def test_the_history_tells_what_was_done_newest_first(
     for wrong in ({"limit": 0}, {"action": "destroy"}):
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             memory.history(**wrong)
+
+
+# --- What an undo leaves to others -----------------------------------------------------
+
+
+def test_what_an_undo_removed_is_counted_by_no_process_any_more(
+    wordless: Memory, open_memory: Open
+) -> None:
+    """It mentions nobody: a mention that went would have the other read everything anew."""
+    other = open_memory()
+    wordless.remember("the road to Bergen")
+    changed = wordless.remember("nothing of the kind")["chunk_id"]
+    wordless.update(changed, new_content="rain in Bergen")
+    assert len(texts(other, "Bergen")) == 2
+    wordless.undo(last(wordless))
+    assert texts(other, "Bergen") == ["the road to Bergen"]
+    with view_of(other) as view:
+        assert view.snapshot().index.size == wordless.stats()["chunks"]["active"] == 2
+
+
+def test_a_relation_that_an_undo_removed_leads_no_process_anywhere(
+    memory: Memory, open_memory: Open, known: dict[str, str]
+) -> None:
+    other = open_memory(model=HashEmbedder())
+    memory.remember("He waters the plants on Mondays", entities=["Okafor"])
+    asked = {"strategy": "graph_only", "graph_hops": 2}
+    memory.relate("Otto", "Okafor", "knows")
+    assert "He waters the plants on Mondays" in texts(other, "Otto", **asked)
+    memory.undo(last(memory))
+    assert "He waters the plants on Mondays" not in texts(other, "Otto", **asked)
+
+
+def test_a_new_entity_that_an_undo_removed_is_mentioned_by_nobody(
+    memory: Memory, known: dict[str, str]
+) -> None:
+    memory.relate("Anna", "Zebulon", "knows")
+    relate = last(memory)
+    memory.remember("Zebulon sleeps in the stable")
+    mentions = "SELECT count(*) FROM mentions WHERE entity_id = 'Zebulon'"
+    assert look(memory.path, mentions) == [(1,)]
+    memory.undo(relate)
+    assert look(memory.path, mentions) == [(0,)]
+    assert sound(memory)
+
+
+def test_a_memory_whose_vectors_went_while_it_was_closed_waits_for_new_ones(
+    memory: Memory, known: dict[str, str]
+) -> None:
+    memory.forget(known["ferry"])
+    memory.embedding.close()
+    with sqlite_of(memory).writing("") as writer:
+        windows = (
+            "SELECT w.rowid FROM windows w JOIN chunks c ON c.seq = w.chunk_seq WHERE c.id = ?"
+        )
+        for (window,) in list(writer.db.execute(windows, (known["ferry"],))):
+            writer.db.execute("DELETE FROM vectors WHERE rowid = ?", (window,))
+            writer.db.execute("DELETE FROM windows WHERE rowid = ?", (window,))
+    memory.undo(last(memory))
+    pending = "SELECT pending FROM chunks WHERE id = ?"
+    assert look(memory.path, pending, (known["ferry"],)) == [(1,)]

@@ -83,6 +83,12 @@ def test_a_value_longer_than_what_is_judged_is_taken_out_whole() -> None:
     assert redact(text, scan(text)) == "api_key=[redacted: api_key] and more"
 
 
+def test_a_short_number_is_a_password_only_in_quotes_or_in_chinese() -> None:
+    assert scan("password: 12345") == []
+    assert [each.kind for each in scan("password: '12345'")] == ["password"]
+    assert [each.kind for each in scan("密码：12345")] == ["password"]
+
+
 def test_a_wrong_check_digit_makes_no_card_and_no_identity() -> None:
     for kind in ("card", "identity"):
         for case in SECRETS:

@@ -16,7 +16,8 @@ import migrate_to_mnelo
 from config import Config
 from hash_embedder import HashEmbedder
 from memory import Memory
-from transfer import formats
+from transfer import formats, importers
+from transfer.formats import Found
 
 Captured = pytest.CaptureFixture[str]
 Counts = dict[str, int]
@@ -509,3 +510,45 @@ def test_facts_need_rules_and_a_memory(database: Path, capsys: Captured) -> None
     assert import_identity_facts.main(["--db", str(database)]) == 1
     assert "[identity] rules" in capsys.readouterr().err
     assert not database.exists()
+
+
+# --- What is closed, long, or from another clock ---------------------------------------
+
+
+def taken_in(database: Path, item: dict[str, Any], closed: str = "", **settings: Any) -> None:
+    config = Config.load(database_path=str(database), **settings)
+    done = importers.import_records([Found("here", item, closed)], config, dry_run=False)
+    assert not done.bad
+
+
+def test_what_was_imported_live_and_is_closed_by_now_is_closed(database: Path) -> None:
+    item = {"content": "the ferry leaves at nine", "timestamp": "2026-01-01T10:00:00Z"}
+    taken_in(database, item)
+    taken_in(database, item, closed="outdated")
+    assert table(database)["chunks"]["active"] == 0
+
+
+def test_what_is_imported_closed_takes_no_relation_with_it(database: Path) -> None:
+    edge = {"source_id": "Anna", "target_id": "Riga", "relation": "lives_in"}
+    taken_in(database, {"content": "Anna is in Riga", "relations": [edge]}, closed="outdated")
+    counts = table(database)
+    assert (counts["chunks"]["active"], counts["relations"]["active"]) == (0, 1)
+
+
+def test_a_text_too_long_for_one_memory_is_cut_between_its_lines(database: Path) -> None:
+    rows = [f"line {number} of the diary" for number in range(40)]
+    taken_in(database, {"content": "\n".join(rows)}, limits_content_bytes=400)
+    with opened(database) as memory:
+        hits = memory.recall("diary", top_k=100, max_tokens=0)["hits"]
+    kept = [line for hit in hits for line in hit["content"].splitlines()]
+    assert len(hits) > 1
+    assert sorted(kept) == sorted(rows)
+
+
+def test_a_time_in_milliseconds_is_the_same_as_in_seconds(database: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mem0.json"
+    for at in (1_767_225_600, 1_767_225_600_000):
+        file.write_text(json.dumps({"results": [{"memory": "the kettle", "created_at": at}]}))
+        (found,) = formats.mem0(file)
+        assert isinstance(found, Found)
+        assert found.item["timestamp"] == "2026-01-01T00:00:00.000Z"

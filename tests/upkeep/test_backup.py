@@ -243,6 +243,14 @@ def test_the_newest_stay_and_nothing_else_is_touched(memory: Memory, tmp_path: P
     assert [each.path.name for each in backup.all_in(folder, "memory")] == made[-3:]
 
 
+def test_a_backup_from_the_future_does_not_put_off_the_next_one(tmp_path: Path) -> None:
+    ahead = datetime.now(timezone.utc) + timedelta(days=400)
+    (tmp_path / f"memory-{ahead.strftime(backup.STAMP)}.db").touch()
+    assert backup.is_due(tmp_path, "memory", 24)
+    (tmp_path / f"memory-{datetime.now(timezone.utc).strftime(backup.STAMP)}.db").touch()
+    assert not backup.is_due(tmp_path, "memory", 24)
+
+
 def test_a_clock_that_was_ahead_costs_no_new_backup(memory: Memory, tmp_path: Path) -> None:
     memory.remember("note")
     for year in (2190, 2191):
