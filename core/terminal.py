@@ -35,6 +35,6 @@ def say(text: object, file: IO[str] | None = None) -> None:
     print(shown(text), file=file)
 
 
-def complain(text: object) -> None:
-    """Print what went wrong."""
-    print(shown(text), file=sys.stderr, flush=True)
+def complain(text: object, end: str = "\n") -> None:
+    """Print what went wrong, or what is asked."""
+    print(shown(text), end=end, file=sys.stderr, flush=True)

@@ -54,7 +54,8 @@ class RecallLog:
             batch, last = self._batch()
             going_on = last is not None
             try:
-                self._store.log_recalls(batch)
+                if batch:
+                    self._store.log_recalls(batch)
             except Exception as error:
                 log.warning("recall_log was not written: %s", error)
             if isinstance(last, threading.Event):
