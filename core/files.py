@@ -59,7 +59,9 @@ def _opened(path: Path, flags: int, *, follow: bool = False) -> int:
 
 def reading(path: Path, *, follow: bool = True) -> BinaryIO:
     """A regular file to read, or with `follow` one that a link leads to."""
-    return os.fdopen(_opened(path, os.O_RDONLY, follow=follow), "rb")
+    return open(
+        path, "rb", opener=lambda name, flags: _opened(Path(name), os.O_RDONLY, follow=follow)
+    )
 
 
 def appending(path: Path) -> BinaryIO:
@@ -101,6 +103,7 @@ def replacing(target: Path) -> Iterator[IO[str]]:
     refuse_irregular(target)
     number, part = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     try:
+        _make_private(number)
         with open(number, "w", encoding="utf-8", newline="\n") as out:
             yield out
             out.flush()
