@@ -26,9 +26,10 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def write(path: Path) -> None:
+def write(path: Path, meanwhile: Callable[[], None] = lambda: None) -> None:
     with files.replacing(path) as out:
         out.write("new")
+        meanwhile()
 
 
 def lock(path: Path) -> None:
@@ -56,9 +57,8 @@ def test_what_is_no_regular_file_is_left_as_it_is(
 
 def test_what_came_while_a_file_was_written_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "ours"
-    with pytest.raises(OSError, match="not a regular file"), files.replacing(path) as out:
-        out.write("new")
-        link(path)
+    with pytest.raises(OSError, match="not a regular file"):
+        write(path, meanwhile=lambda: link(path))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ours", "precious"]
 
 
