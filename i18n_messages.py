@@ -250,6 +250,10 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "There is no database {path} to export.",
         "zh": "没有可导出的数据库 {path}。",
     },
+    "files.irregular": {
+        "en": "it is a link, a pipe, a device or a folder, not a regular file",
+        "zh": "它是链接、管道、设备或文件夹，不是普通文件",
+    },
     "transfer.itself": {
         "en": "{file} is the database itself; choose another file for the export.",
         "zh": "{file} 就是数据库本身；请为导出选择另一个文件。",
@@ -365,6 +369,14 @@ MESSAGES: dict[str, dict[str, str]] = {
     "importers.not_utf8": {
         "en": "{file} is not UTF-8 text.",
         "zh": "{file} 不是 UTF-8 文本。",
+    },
+    "importers.large": {
+        "en": "{file} holds more than {mib} MiB, too much to read at once; split it.",
+        "zh": "{file} 超过 {mib} MiB，无法一次读入；请拆分它。",
+    },
+    "importers.archive": {
+        "en": "{file} cannot be unpacked: {error}.",
+        "zh": "无法解压 {file}：{error}。",
     },
     "importers.not_json": {
         "en": "{file} is not JSON: {error}.",
@@ -529,6 +541,7 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "Another backup into {folder} is running; no second one was made.",
         "zh": "另一个备份正在写入 {folder}；未再创建备份。",
     },
+    "backup.longer": {"en": "it unpacks to more than it says", "zh": "解压后超过其声明的大小"},
     "backup.failed": {
         "en": "No backup was made in {folder}: {reason}. Earlier ones are untouched.",
         "zh": "未能在 {folder} 中创建备份：{reason}。已有的备份未受影响。",

@@ -13,6 +13,7 @@ from pathlib import Path
 from access.address import HostRefused, PortTaken
 from config import VERSION, Config
 from core.errors import AuthError, ConfigError, MneloError, StoreError
+from core.terminal import complain
 from mnelo_locale import message
 from server import client_configs
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(given)
     except MneloError as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 1)
 
 

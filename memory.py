@@ -5,6 +5,7 @@ of the server), upkeep, and what its parts are made of. Memory checks arguments 
 `embedding` makes vectors, `store` keeps the file, the searcher in recall/search.py finds.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -69,6 +70,9 @@ ACTIONS = (
 )
 """What the audit has records of."""
 
+CLOSE_SECONDS = 12.0
+"""How long each part may take to end: more than a batch of texts, which is finished, takes."""
+
 MAX_RECORDS = 10_000  # of the audit, that history tells at a time
 
 
@@ -116,15 +120,13 @@ class Memory:
             self.embedding.model(0)
 
     def close(self) -> None:
-        """Finish what was begun and close the file."""
+        """Finish what was begun, as far as that ends, and close the file."""
         if self._closed:
             return
         self._closed = True
-        self.embedding.close()
-        self._searcher.close()
-        self._log.close()
-        if self._keeper:
-            self._keeper.stop()
+        ends = [self.embedding.close, self._searcher.close, self._log.close]
+        for end in [*ends, self._keeper.stop] if self._keeper else ends:
+            _in_time(end)
         self.store.close()
 
     def __enter__(self) -> "Memory":
@@ -471,6 +473,13 @@ class Memory:
             results[0].update({"similar": near} if near else {})
         notices = [self._guard.notice(each.kinds) for each in safe]
         return [{**result, **notice} for result, notice in zip(results, notices, strict=True)]
+
+
+def _in_time(end: Callable[[], None]) -> None:
+    """Wait for a part to end, but not for one that a signal has left locked for good."""
+    thread = threading.Thread(target=end, name="mnelo-close", daemon=True)
+    thread.start()
+    thread.join(CLOSE_SECONDS)
 
 
 def _remembered(stored: StoredChunk, *, off: bool) -> Remembered:

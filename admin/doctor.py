@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from access import address, auth
 from access.auth import load_token
@@ -31,6 +31,7 @@ from access.running import find_server
 from admin import health
 from config import Config
 from core.errors import AuthError, ConfigError, MneloError, ModelError, StoreError
+from core.files import PrivateLock
 from embedder import DEFAULT_MODEL, OFFLINE_E5, OFFLINE_USE, cache_folder
 from memory import Memory
 from mnelo_locale import message
@@ -38,6 +39,7 @@ from store import Inspection
 from store.opening import inspect, open_store
 from upkeep import backup
 
+LOCKS = (".keeper", ".timeline", ".reembed")  # ends of the names of lock files beside the database
 LEFT_AFTER = 3600  # seconds, after which nobody is still at work on a temporary file
 ROUNDS = 3  # of looking and mending: what one mends may bring another to light
 
@@ -249,9 +251,12 @@ class Diagnosis(health.Installation):
 
     def _private(self) -> list[Path]:
         home, folder = self.config.home, self.config.backup_folder
-        beside = [self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm")]
+        ends = ("", "-wal", "-shm", *LOCKS)
+        beside = [self.path.with_name(self.path.name + end) for end in ends]
+        own = [home / name for name in ("config.toml", "server.lock")]
+        logs = sorted((home / "logs").glob("*.log"))
         copies = [each.path for each in backup.all_in(folder, self.path.stem)]
-        return [home, *beside, home / "config.toml", self._token_file(), folder, *copies]
+        return [home, *own, *logs, *beside, self._token_file(), folder, *copies]
 
     # -- service, port and disk --
 
@@ -305,7 +310,7 @@ class Diagnosis(health.Installation):
         if not lock.exists():
             return False
         try:
-            with FileLock(lock, timeout=0):
+            with PrivateLock(lock, timeout=0):
                 return False
         except (Timeout, OSError):
             return True

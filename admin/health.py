@@ -24,7 +24,7 @@ from typing import Any, Literal
 from access.auth import load_token
 from access.running import Server, find_server
 from config import ALL_LANES, Config
-from core import timestamps
+from core import files, terminal, timestamps
 from core.errors import MneloError, StoreError
 from mnelo_locale import message
 from recall.log import latency
@@ -375,13 +375,13 @@ def write_report(report: Report, home: Path) -> None:
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, exist_ok=True)
     stem = time.strftime("mnelo_daily_check_%Y%m%d_%H%M%S")
-    texts = {"txt": "\n".join(report.lines), "json": json.dumps(report.as_json(), indent=2)}
+    plain = terminal.shown("\n".join(report.lines))
+    texts = {"txt": plain, "json": json.dumps(report.as_json(), indent=2)}
     for suffix, text in texts.items():
-        file = folder / f"{stem}.{suffix}"
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            opened.write(text + "\n")
-        for old in sorted(folder.glob(f"mnelo_daily_check_*.{suffix}"))[:-REPORTS]:
+        with files.replacing(folder / f"{stem}.{suffix}") as out:
+            out.write(text + "\n")
+        reports = sorted(folder.glob(f"mnelo_daily_check_*.{suffix}"))
+        for old in [each for each in reports if files.is_regular(each)][:-REPORTS]:
             old.unlink()
 
 

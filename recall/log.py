@@ -3,6 +3,7 @@
 import logging
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,17 +17,20 @@ from store import Store
 log = logging.getLogger("mnelo")
 
 DETAILED = 5  # hits of a recall of which the log keeps how they were found
+PATIENCE_SECONDS = 10.0  # how long anybody waits for the log
 _BATCH_ENTRIES = 100  # of one transaction
 _PAUSE = 0.2  # seconds in which more may come: a transaction costs more than an entry
 
 
 class RecallLog:
-    """Takes entries without waiting and writes them in batches, in order."""
+    """Takes entries without waiting and writes them in batches, in order.
+
+    The queue is one that a signal cannot leave locked, whatever it interrupts.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._entries: queue.Queue[LogEntry | None] = queue.Queue()
-        self._hurry = threading.Event()
+        self._entries: queue.SimpleQueue[LogEntry | threading.Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="mnelo-recall-log", daemon=True)
         self._thread.start()
 
@@ -34,31 +38,43 @@ class RecallLog:
         self._entries.put(entry)
 
     def flush(self) -> None:
-        """Return once everything added so far has been written or given up."""
-        self._hurry.set()
-        self._entries.join()
-        self._hurry.clear()
+        """Return once everything added so far has been written or given up, or after a while."""
+        written = threading.Event()
+        self._entries.put(written)
+        written.wait(PATIENCE_SECONDS)
 
     def close(self) -> None:
-        self._hurry.set()
+        """Write what was added, if that does not take too long."""
         self._entries.put(None)
-        self._thread.join()
+        self._thread.join(PATIENCE_SECONDS)
 
     def _run(self) -> None:
         going_on = True
         while going_on:
-            batch = [self._entries.get()]
-            self._hurry.wait(_PAUSE)
-            while len(batch) < _BATCH_ENTRIES and not self._entries.empty():
-                batch.append(self._entries.get())
-            going_on = None not in batch
+            batch, last = self._batch()
+            going_on = last is not None
             try:
-                self._store.log_recalls([entry for entry in batch if entry is not None])
+                if batch:
+                    self._store.log_recalls(batch)
             except Exception as error:
                 log.warning("recall_log was not written: %s", error)
-            finally:
-                for _ in batch:
-                    self._entries.task_done()
+            if isinstance(last, threading.Event):
+                last.set()
+
+    def _batch(self) -> tuple[list[LogEntry], LogEntry | threading.Event | None]:
+        """Entries of one transaction, and what was read last: somebody may wait for no more."""
+        batch: list[LogEntry] = []
+        last = self._entries.get()
+        end = time.monotonic() + _PAUSE
+        while isinstance(last, LogEntry):
+            batch.append(last)
+            if len(batch) == _BATCH_ENTRIES:
+                break
+            try:
+                last = self._entries.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                break
+        return batch, last
 
 
 def log_entry(

@@ -4,19 +4,19 @@ Needs no server. The newest copies stay in the folder, as many as the settings o
 """
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
 import _root
 from config import Config
 from core import timestamps
+from core.terminal import as_json, say
 from mnelo_locale import message
 from upkeep import backup
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="backup_db.py", description=__doc__)
+    parser = _root.Parser(prog="backup_db.py", description=__doc__)
     _root.add_options(parser, "--db")
     parser.add_argument("--to", metavar="FOLDER", help="the folder, instead of the configured one")
     parser.add_argument("--compress", action="store_true", default=None, help="compress with gzip")
@@ -42,10 +42,10 @@ def _back_up(given: argparse.Namespace) -> None:
     if given.json:
         taken = timestamps.stamp(made.taken)
         table = {"file": str(made.path), "bytes": made.bytes, "taken": taken, **counts}
-        print(json.dumps(table, ensure_ascii=False))
+        say(as_json(table))
     else:
         del counts["schema"]
-        print(message("backup.made", file=made.path, mib=made.bytes / (1 << 20), **counts))
+        say(message("backup.made", file=made.path, mib=made.bytes / (1 << 20), **counts))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ file too busy to be written anew, stop it and run this again: it then finishes.
 
 import argparse
 import glob
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from typing import Any
 import _root
 from config import Config
 from core.errors import InvalidInput, NotFound
+from core.terminal import as_json, complain, say
 from memory import Memory
 from mnelo_locale import message
 from store.types import Erasing, Found
@@ -37,12 +37,12 @@ def _run(given: argparse.Namespace) -> int:
     with Memory(config=config) as memory:
         done = _erase(memory, what, given)
     if given.json:
-        print(json.dumps(done, ensure_ascii=False))
+        say(as_json(done))
     return 0 if given.dry_run or done["finished"] else 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="erase.py", description=__doc__)
+    parser = _root.Parser(prog="erase.py", description=__doc__)
     parser.add_argument("--chunk", metavar="ID", help="a memory, by the id of any version")
     parser.add_argument("--entity", metavar="ID", help="an entity with its names and relations")
     parser.add_argument("--source", metavar="NAME", help="all memories that are from a source")
@@ -68,7 +68,7 @@ def _what(given: argparse.Namespace) -> Erasing:
 
 def _erase(memory: Memory, what: Erasing, given: argparse.Namespace) -> dict[str, Any]:
     """Do what was asked, or finish what an earlier run began; what was found and done."""
-    say = (lambda text: None) if given.json else print
+    tell = (lambda text: None) if given.json else say
     copies = _copies(memory)
     done: dict[str, Any] = {"found": None, "erased": None, "finished": False}
     done["copies"] = [str(path) for path in copies]
@@ -79,17 +79,17 @@ def _erase(memory: Memory, what: Erasing, given: argparse.Namespace) -> dict[str
             raise
     else:
         done["found"] = asdict(found)
-        say(_preview(found))
+        tell(_preview(found))
         if given.dry_run:
             return done
         _confirm(given)
         erased = memory.erase(what)
         kinds = ("memories", "versions", "entities", "relations")
         done["erased"] = {kind: erased.get(kind, 0) for kind in kinds}
-        say(message("erase.done", **done["erased"]))
+        tell(message("erase.done", **done["erased"]))
     done["finished"] = memory.store.erasure.finish(PATIENCE_SECONDS)
-    say(message("erase.finished" if done["finished"] else "erase.waits", path=memory.path))
-    say(_told_of_copies(memory, copies))
+    tell(message("erase.finished" if done["finished"] else "erase.waits", path=memory.path))
+    tell(_told_of_copies(memory, copies))
     return done
 
 
@@ -109,7 +109,7 @@ def _confirm(given: argparse.Namespace) -> None:
         return
     if not sys.stdin.isatty():
         raise InvalidInput("erase.refused")
-    print(message("erase.ask"), end="", file=sys.stderr, flush=True)
+    complain(message("erase.ask"), end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InvalidInput("erase.left")
 

@@ -4,18 +4,18 @@ Needs no server, and may run beside one. docs/EXPORT.md describes the format.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 
 import _root
 from config import Config
+from core.terminal import as_json, say
 from mnelo_locale import message
 from transfer import exporting, importing
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="export_db.py", description=__doc__)
+    parser = _root.Parser(prog="export_db.py", description=__doc__)
     _root.add_options(parser, "--db")
     parser.add_argument("--to", metavar="FILE", default="-", help="where to; - is stdout (default)")
     parser.add_argument("--vectors", action="store_true", help="with the vectors of memories")
@@ -30,9 +30,9 @@ def _export(given: argparse.Namespace) -> None:
     # Where the export itself goes to stdout, all else has to go elsewhere.
     out = sys.stderr if given.to == "-" else sys.stdout
     if given.json:
-        print(json.dumps({"file": given.to, "records": counts}, ensure_ascii=False), file=out)
+        say(as_json({"file": given.to, "records": counts}), out)
     else:
-        print(message("transfer.exported", to=given.to, **counts), file=out)
+        say(message("transfer.exported", to=given.to, **counts), out)
 
 
 if __name__ == "__main__":

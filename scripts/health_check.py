@@ -7,7 +7,6 @@ not answer, or the file cannot be read.
 
 import argparse
 import io
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -16,13 +15,14 @@ import _root
 from admin import health
 from config import Config
 from core.errors import MneloError
+from core.terminal import as_json, complain, say
 from mnelo_locale import message
 
 sys.path.append(str(_root.ROOT / "api"))  # for the client that asks the server
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = _root.Parser(
         prog="health_check.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -38,13 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = Config.load(database_path=given.db)
     except MneloError as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return 2
     report = health.look(config)
     if given.json:
-        print(json.dumps(report.as_json(), ensure_ascii=False))
+        say(as_json(report.as_json()))
     else:
-        print("\n".join(report.lines))
+        say("\n".join(report.lines))
     if given.report:
         _keep(report, config)
     return report.exit_status
@@ -55,7 +55,7 @@ def _keep(report: health.Report, config: Config) -> None:
         health.write_report(report, config.home)
     except OSError as error:
         folder, reason = error.filename or config.home, error.strerror
-        print(message("check.report", folder=folder, reason=reason), file=sys.stderr)
+        complain(message("check.report", folder=folder, reason=reason))
 
 
 if __name__ == "__main__":

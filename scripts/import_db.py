@@ -6,20 +6,19 @@ interrupted can simply be run again.
 """
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import _root
 from config import Config
+from core.terminal import as_json, complain, say
 from mnelo_locale import message
 from text.guard import Guard
 from transfer import importing
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="import_db.py", description=__doc__)
+    parser = _root.Parser(prog="import_db.py", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="what export_db.py wrote")
     _root.add_options(parser, "--db")
     parser.add_argument("--strict", action="store_true", help="import nothing if a line is wrong")
@@ -33,9 +32,9 @@ def _import(given: argparse.Namespace) -> int:
     with importing.progress_bar() as progress:
         done = importing.import_file(file, config, **options, progress=progress)
     for each in (*done.problems, *done.conflicts):
-        print(each, file=sys.stderr)
+        complain(each)
     if given.json:
-        print(json.dumps(_as_json(done), ensure_ascii=False))
+        say(as_json(_as_json(done)))
     else:
         _say(done, given.file, config)
     return 1 if done.problems else 0
@@ -53,13 +52,13 @@ def _as_json(done: importing.Imported) -> dict[str, object]:
 
 def _say(done: importing.Imported, file: str, config: Config) -> None:
     said = "transfer.imported" if done.wrote else "transfer.would"
-    print(message(said, file=file, path=config.database_path))
+    say(message(said, file=file, path=config.database_path))
     for kind, counts in done.counts.items():
-        print("  " + message("transfer.count", kind=message(f"transfer.kind_{kind}"), **counts))
+        say("  " + message("transfer.count", kind=message(f"transfer.kind_{kind}"), **counts))
     if done.wrote and done.counts["chunk"]["new"] and not done.vectors:
-        print(message("transfer.without_vectors"))
+        say(message("transfer.without_vectors"))
     if done.secrets:
-        print(Guard(config.guard_mode).notice(done.secrets)["notice"])
+        say(Guard(config.guard_mode).notice(done.secrets)["notice"])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from transfer import importers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="import_identity_facts.py", description=__doc__)
+    parser = _root.Parser(prog="import_identity_facts.py", description=__doc__)
     _root.add_options(parser, "--db", "--dry-run", "--json")
     return _root.run(_import, parser, argv)
 

@@ -15,7 +15,7 @@ from transfer import formats, importers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="import_memories.py", description=__doc__)
+    parser = _root.Parser(prog="import_memories.py", description=__doc__)
     about = "the program or format: " + ", ".join(formats.READERS)
     parser.add_argument(
         "--from",

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 import _root
 from config import Config
+from core.terminal import say
 from memory import Memory
 from mnelo_locale import message
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="init_db.py", description=__doc__)
+    parser = _root.Parser(prog="init_db.py", description=__doc__)
     _root.add_options(parser, "--db")
     parser.add_argument("--no-model", action="store_true", help=message("init.no_model_help"))
     parser.add_argument("--if-missing", action="store_true", help=message("init.if_missing_help"))
@@ -28,7 +29,7 @@ def _make(given: argparse.Namespace) -> None:
     if found and given.if_missing:
         return
     with Memory(config=config) as memory:
-        print(message("init.found" if found else "init.made", path=memory.path))
+        say(message("init.found" if found else "init.made", path=memory.path))
         memory.wait_for_model(None)
         _report(memory, no_model=given.no_model)
 
@@ -36,16 +37,16 @@ def _make(given: argparse.Namespace) -> None:
 def _report(memory: Memory, *, no_model: bool) -> None:
     stats = memory.stats()
     counts = {kind: stats[kind]["active"] for kind in ("chunks", "entities", "relations")}
-    print(message("init.counts", schema=stats["schema"], **counts))
+    say(message("init.counts", schema=stats["schema"], **counts))
     embedder = stats["embedder"]
     if no_model:
-        print(message("init.model_later"))
+        say(message("init.model_later"))
     elif embedder["state"] == "ready":
-        print(message("init.model", model=embedder["model"], dim=embedder["dim"]))
+        say(message("init.model", model=embedder["model"], dim=embedder["dim"]))
     else:
-        print(message("init.no_model", reason=embedder["reason"]))
+        say(message("init.no_model", reason=embedder["reason"]))
     if stats["pending"]:
-        print(message("notice.pending", count=stats["pending"]))
+        say(message("notice.pending", count=stats["pending"]))
 
 
 if __name__ == "__main__":

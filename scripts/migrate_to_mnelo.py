@@ -13,7 +13,7 @@ from transfer import formats, importers
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="migrate_to_mnelo.py", description=__doc__)
+    parser = _root.Parser(prog="migrate_to_mnelo.py", description=__doc__)
     parser.add_argument("--file", metavar="F", type=Path, required=True, help="the export")
     later = "load no model: memories get their vectors later, by repair_vectors.py or a server"
     parser.add_argument("--skip-vectors", action="store_true", help=later)

@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import _root
 from _root import ROOT
 
 sys.path.append(str(ROOT / "api"))  # for the client that asks the server
@@ -24,6 +25,7 @@ from access.auth import load_token
 from access.running import find_server
 from config import Config
 from core.errors import MneloError
+from core.terminal import as_json, complain, say
 from mnelo_client import MneloClient
 from mnelo_client import MneloError as Refused
 from mnelo_locale import message
@@ -69,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command: Command = given.command
         return command(given)
     except (MneloError, Refused) as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return 2
 
 
@@ -79,7 +81,7 @@ _Plain = argparse.RawDescriptionHelpFormatter
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="mn.py", description=__doc__, formatter_class=_Plain)
+    parser = _root.Parser(prog="mn.py", description=__doc__, formatter_class=_Plain)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, tool in TOOLS.items():
         _add_tool(_add(commands, globals()[name]), _fields(tool))
@@ -96,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", command: Command
+    commands: "argparse._SubParsersAction[_root.Parser]", command: Command
 ) -> argparse.ArgumentParser:
     """A command under its function's name; its docstring is the help."""
     about = inspect.getdoc(command) or ""
@@ -176,27 +178,27 @@ def _opened(given: argparse.Namespace, warm_up_embedder: bool | None = False) ->
         yield memory
 
 
-def _call(given: argparse.Namespace, say: Callable[[Mapping[str, Any]], Iterator[str]]) -> int:
+def _call(given: argparse.Namespace, lines: Callable[[Mapping[str, Any]], Iterator[str]]) -> int:
     """Ask the command's tool and print its answer."""
     tool = TOOLS[given.command.__name__]
     with _asking(given) as ask:
         answer = ask(tool, _given(given, _fields(tool)))
-    _print(given, answer, say)
+    _print(given, answer, lines)
     return 0
 
 
 def _print(
     given: argparse.Namespace,
     answer: Mapping[str, Any],
-    say: Callable[[Mapping[str, Any]], Iterator[str]],
+    lines: Callable[[Mapping[str, Any]], Iterator[str]],
 ) -> None:
     if given.json:
-        print(json.dumps(answer, ensure_ascii=False))
+        say(as_json(answer))
         return
-    for line in say(answer):
-        print(line)
+    for line in lines(answer):
+        say(line)
     if notice := answer.get("notice"):
-        print(f"⚠️ {notice}")
+        say(f"⚠️ {notice}")
 
 
 def _lines(answer: Mapping[str, Any], indent: str = "") -> Iterator[str]:
@@ -350,15 +352,15 @@ def doctor(given: argparse.Namespace) -> int:
     config, broken = doctors.settings(given.db)
     found = doctors.examine(config, broken, fix=given.fix)
     if given.json:
-        print(json.dumps(found.as_json(), ensure_ascii=False))
+        say(as_json(found.as_json()))
         return found.exit_status
     for sentence in found.mended:
-        print(f"🔧 {sentence}")
+        say(f"🔧 {sentence}")
     for each in found.findings:
         mark = "🔴" if each.severity == "error" else "⚠️"
         where = "" if each.where in each.what else f"{each.where}: "
-        print(f"{mark} {where}{each.what} → {each.fix}")
-    print(message("doctor.found" if found.findings else "doctor.sound", count=len(found.findings)))
+        say(f"{mark} {where}{each.what} → {each.fix}")
+    say(message("doctor.found" if found.findings else "doctor.sound", count=len(found.findings)))
     return found.exit_status
 
 

@@ -5,8 +5,6 @@ any moment is gone on with by the next one.
 """
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,13 +15,14 @@ import embedder
 from admin import reembedding
 from admin.reembedding import Plan
 from config import Config
+from core.terminal import as_json, complain, say
 from mnelo_locale import message
 
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="reembed.py", description=__doc__)
+    parser = _root.Parser(prog="reembed.py", description=__doc__)
     about = "the model to change to, instead of the configured one"
     parser.add_argument("--model", metavar="NAME", help=about)
     _root.add_options(parser, "--db")
@@ -33,14 +32,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _root.run(_run, parser, argv)
     except KeyboardInterrupt:
-        print(message("reembed.stopped"), file=sys.stderr)
+        complain(message("reembed.stopped"))
         return INTERRUPTED
 
 
 def _run(given: argparse.Namespace) -> None:
     done = _reembed(given)
     if given.json:
-        print(json.dumps(done, ensure_ascii=False))
+        say(as_json(done))
 
 
 def _reembed(given: argparse.Namespace) -> dict[str, Any]:
@@ -48,23 +47,23 @@ def _reembed(given: argparse.Namespace) -> dict[str, Any]:
     if given.model is not None:  # what the settings say of another model's size is not meant
         named = {"embedder_model": given.model, "embedder_dim": 0}
         config = Config.load(database_path=given.db, **named)
-    say = (lambda line: None) if given.json else print
+    tell = (lambda line: None) if given.json else say
     model = reembedding.choose(config, named=given.model is not None)
     plan = reembedding.plan(config, model)
-    say(_sentence(plan, config))
+    tell(_sentence(plan, config))
     values = _values(plan)
     reembedding.refuse_full(config, plan)
     if given.dry_run:
-        say(message("reembed.dry_run"))
+        tell(message("reembed.dry_run"))
         return {**values, "state": "done already" if plan.done else "to be done"}
     with tqdm(total=plan.left, disable=plan.done or not plan.left) as bar:
         waiting = reembedding.run(config, plan, bar.update)
     if not plan.done:
-        say(message("reembed.done", count=plan.texts, model=model.name, dim=model.dim))
+        tell(message("reembed.done", count=plan.texts, model=model.name, dim=model.dim))
     if waiting:
-        say(message("notice.pending", count=waiting))
+        tell(message("notice.pending", count=waiting))
     if not embedder.suits(settings, model):
-        say(message("reembed.set", model=model.name, dim=model.dim))
+        tell(message("reembed.set", model=model.name, dim=model.dim))
     return {**values, "state": "done already" if plan.done else "done", "pending": waiting}
 
 

@@ -8,12 +8,13 @@ from tqdm import tqdm
 
 import _root
 from config import Config
+from core.terminal import say
 from memory import Memory
 from mnelo_locale import message
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="repair_vectors.py", description=__doc__)
+    parser = _root.Parser(prog="repair_vectors.py", description=__doc__)
     parser.add_argument("--dry-run", action="store_true", help="say what is wrong, change nothing")
     _root.add_options(parser, "--db")
     return _root.run(_repair, parser, argv)
@@ -25,14 +26,14 @@ def _repair(given: argparse.Namespace) -> None:
     with Memory(config=config) as memory:
         for fault, count in memory.store.upkeep.repair_vectors(dry_run=given.dry_run).items():
             if count:
-                print(message(f"repair.{fault}", count=count))
+                say(message(f"repair.{fault}", count=count))
         waiting = memory.stats()["pending"]
         if given.dry_run:
-            print(message("repair.dry_run", count=waiting))
+            say(message("repair.dry_run", count=waiting))
             return
         with tqdm(total=waiting, disable=not waiting) as bar:
             filled = memory.fill_pending(lambda count: bar.update(count - bar.n)) if waiting else 0
-    print(message("repair.done", count=filled))
+    say(message("repair.done", count=filled))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import _root
 from config import Config
+from core.terminal import say
 from mnelo_locale import message
 from upkeep import backup
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="restore_db.py", description=__doc__)
+    parser = _root.Parser(prog="restore_db.py", description=__doc__)
     about = "a backup (.db or .db.gz): a path, a name in the backup folder, or latest"
     parser.add_argument("file", metavar="FILE", help=about)
     _root.add_options(parser, "--db")
@@ -28,7 +29,7 @@ def _run(given: argparse.Namespace) -> None:
     config = Config.load(database_path=given.db)
     file = backup.find(given.file, config.backup_folder, config.database_path.stem)
     if given.check:
-        print(message("restore.checked", file=file, **asdict(backup.verify(file))))
+        say(message("restore.checked", file=file, **asdict(backup.verify(file))))
     else:
         _restore(file, config)
 
@@ -37,9 +38,9 @@ def _restore(file: Path, config: Config) -> None:
     done = backup.restore(file, config)
     counts = asdict(done.counts)
     del counts["schema"]
-    print(message("restore.done", path=config.database_path, file=file, **counts))
+    say(message("restore.done", path=config.database_path, file=file, **counts))
     if done.kept:
-        print(message("restore.kept", kept=done.kept))
+        say(message("restore.kept", kept=done.kept))
 
 
 if __name__ == "__main__":

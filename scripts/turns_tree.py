@@ -3,20 +3,19 @@ are remembered, import what was changed. {root}/{session}/{YYYY-MM-DD}/{round}.j
 a file system could take amiss are percent-encoded. A file that is gone forgets nothing unless
 --prune says so."""
 
-import argparse
 import json
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import _root  # noqa: F401 - makes the modules one folder up importable
+import _root
 from core.errors import InvalidInput, MneloError
+from core.terminal import complain, say
 from mnelo_locale import message
 from recall.turns import Turn, TurnMemory, as_object, of_object
 
@@ -28,7 +27,7 @@ DAY = len("2026-07-01")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="turns_tree.py", description=__doc__)
+    parser = _root.Parser(prog="turns_tree.py", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("export", "import"):
         command = commands.add_parser(name)
@@ -51,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             else:
                 tree.read(prune=given.prune)
     except (MneloError, OSError) as error:
-        print(error, file=sys.stderr)
+        complain(error)
         return 1
-    print(message("tree.dry_run" if given.dry_run else "tree.done", **tree.done))
+    say(message("tree.dry_run" if given.dry_run else "tree.done", **tree.done))
     return 1 if tree.refused else 0
 
 
@@ -225,7 +224,7 @@ class Tree:
 
     def _refuse(self, reason: str, path: Path, **values: object) -> None:
         self.refused += 1
-        print(message(reason, path=path, **values), file=sys.stderr)
+        complain(message(reason, path=path, **values))
 
 
 def _says(checked: Turn, stored: Turn) -> bool:

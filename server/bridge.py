@@ -32,7 +32,9 @@ from access import address
 from access.auth import load_token
 from access.running import same_file
 from config import ROOT, Config
+from core import files
 from core.errors import MneloError
+from core.terminal import complain
 
 if sys.platform == "win32":
     import msvcrt
@@ -178,7 +180,7 @@ class Starter:
         if self._token_file:
             command += ["--auth-token-file", _absolute(self._token_file)]
         self.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.log.open("ab") as log:
+        with files.appending(self.log) as log:
             self._log_start = log.tell()
             return subprocess.Popen(  # noqa: S603 - our own server
                 command,
@@ -207,7 +209,7 @@ def _detached() -> dict[str, Any]:
 def _try_lock(file: Path) -> BinaryIO | None:
     """The file, locked until it is closed; None where another program has the lock."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = file.open("ab")
+    handle = files.appending(file)
     try:
         if sys.platform == "win32":
             msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
@@ -385,7 +387,7 @@ class Bridge:
         self._write(json.dumps(reply).encode(), call)
         if sentence != self._said:
             self._said = sentence
-            print(sentence, file=sys.stderr, flush=True)
+            complain(sentence)
 
     def _write(self, line: bytes, call: Call) -> None:
         if call.cancelled:

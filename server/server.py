@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 from access import address
 from access.auth import load_token
 from config import VERSION, Config
+from core.files import make_private
+from core.terminal import say, shown
 from memory import Memory
 from mnelo_locale import message
 
@@ -36,6 +38,8 @@ def run(given: Namespace, config: Config) -> int:
     token = load_token(config, given.auth_token_file, os.environ)
     listener = address.listen(config, token, 0 if given.port == 0 else config.server_port)
     _log_to_stderr(debug=config.debug)
+    for file in (config.home / "logs").glob("*.log"):  # a service's are made by the system
+        make_private(file)
     _leave_on_signals()
     with listener, Memory(config=config) as memory, _toolsets(memory, config) as sets:
         memory.keep()
@@ -102,7 +106,7 @@ def check(given: Namespace, config: Config) -> int:
         stored = memory.remember(content=fact)
         hits = memory.recall(query=fact)["hits"]
     found = stored["chunk_id"] in [hit["chunk_id"] for hit in hits]
-    print(message("server.check_ok" if found else "server.check_lost"))
+    say(message("server.check_ok" if found else "server.check_lost"))
     return 0 if found else 1
 
 
@@ -125,9 +129,20 @@ def _health(memory: Memory) -> Callable[[], dict[str, Any]]:
     }
 
 
+class _Lines(logging.StreamHandler):  # type: ignore[type-arg]
+    """What is logged, as a terminal may show it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record))
+
+
 def _log_to_stderr(*, debug: bool) -> None:
     """One line for each event; of the libraries only what somebody should look at."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(handlers=[_Lines()])
     logging.getLogger("mnelo").setLevel(logging.DEBUG if debug else logging.INFO)
     # The SDK warns of every request that a client gets wrong; the client gets the error too.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)

@@ -601,6 +601,9 @@ class FileCopies(Protocol):
         Raises StoreError, about the file `shown`, if anything is wrong with it.
         """
 
+    def claimed_bytes(self, header: bytes) -> int:
+        """How large a file is, by its first 100 bytes; 0 where they are not those of a database."""
+
     def exclusive(self, path: Path) -> AbstractContextManager[Callable[[BinaryIO], None]]:
         """Keep every other program from an existing file; gives a way to copy its bytes.
 

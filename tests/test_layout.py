@@ -238,6 +238,22 @@ def test_a_folder_imports_what_its_docstring_says(room: Path) -> None:
     assert sorted(needed - {unit(room / "__init__.py")}) == re.split(r",\s+", names)
 
 
+PRINTING = {"terminal.py", "client_configs.py", "live_sync.py", "service_files.py"}
+"""What prints as it is: the way out, settings to copy, and what must run without anything else."""
+
+
+def test_nothing_is_printed_past_what_makes_it_harmless() -> None:
+    """core/terminal.py shows stored texts, names and errors without what a terminal obeys."""
+    past = [
+        f"{path.name}:{node.lineno}"
+        for path in CODE
+        if path.name not in PRINTING and not path.name.startswith("benchmark")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "sys.stdout.write")
+    ]
+    assert past == []
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
     graph = {name: imported(path) for name, path in MODULES.items()}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle

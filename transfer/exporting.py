@@ -8,17 +8,17 @@ they moved, by number. The log of recalls and what is derived from texts are in 
 
 import base64
 import io
-import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from core import files, terminal
 from core.errors import InvalidInput
 from core.types import Model
+from store.files import SIDES, beside
 from store.opening import inspect
 from transfer.records import FORMAT, VERSION, Progress
 
@@ -28,12 +28,13 @@ def export(
 ) -> dict[str, int]:
     """Write everything in a file to another, or for `-` to stdout; how many records of each type.
 
-    What was acknowledged before it began is in it; others may write meanwhile. A file of that
-    name gives way only when the new one is complete.
+    What was acknowledged before it began is in it; others may write meanwhile. A regular file of
+    that name gives way only when the new one is complete, a link or folder never; to a pipe or
+    device, such as /dev/stdout, it is written.
     """
     if not database.exists():
         raise InvalidInput("transfer.no_database", path=database)
-    if to != "-" and Path(to).exists() and os.path.samefile(to, database):
+    if to != "-" and Path(to).exists() and _is_database(to, database):
         raise InvalidInput("transfer.itself", file=to)
     with (
         closing(inspect(database)) as store,
@@ -67,33 +68,26 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _line(table: Mapping[str, Any]) -> str:
-    return json.dumps(table, ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n"
+    return terminal.as_json(table, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def _is_database(to: str, database: Path) -> bool:
+    """Whether a file is the database, or its log."""
+    places = [beside(database, side) for side in ("", *SIDES)]
+    return any(each.exists() and os.path.samefile(to, each) for each in places)
 
 
 @contextmanager
 def _opened(to: str) -> Iterator[IO[str]]:
-    """Where to write: stdout, or a file that takes its name once it is complete."""
+    """Where to write: stdout, a pipe or device, or a file that takes its name once complete."""
+    target = Path(to).absolute()
     try:
         if to == "-":
             plain = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
             yield plain
             plain.detach().flush()
         else:
-            with _new_file(Path(to).absolute()) as out:
+            with files.stream(target) or files.replacing(target) as out:
                 yield out
     except OSError as error:
         raise InvalidInput("transfer.unwritable", file=to, error=error.strerror) from None
-
-
-@contextmanager
-def _new_file(target: Path) -> Iterator[IO[str]]:
-    number, part = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    try:
-        with open(number, "w", encoding="utf-8", newline="\n") as out:
-            yield out
-            out.flush()
-            os.fsync(number)
-        os.replace(part, target)
-    except BaseException:
-        os.unlink(part)
-        raise

@@ -1,16 +1,19 @@
 """What other programs store, read as memories."""
 
+import io
 import json
+import os
 import re
 import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO
 
-from core import timestamps
+from core import files, timestamps
 from core.errors import InvalidInput
 from mnelo_locale import message
 
@@ -18,6 +21,7 @@ HOLDINGS = "holdings-screenshot-ocr"
 MNEMOSYNE = "mnemosyne-import"
 OWNER = "user"
 NAME_LENGTH = 200  # characters of a tag, source or session
+MOST_BYTES = 512 << 20  # of a text that is read at once: JSON takes several times as much memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,27 @@ Reader = Callable[[Path], Iterator[Found | Bad]]
 # --- Files -----------------------------------------------------------------------------
 
 
-def _text(path: Path) -> str:
-    """The text of a file; InvalidInput, which names it, where it cannot be read."""
+def _text(path: Path, *, follow: bool = True) -> str:
+    """The text of a regular file, with `follow` also behind a link.
+
+    Raises InvalidInput, which names the file, where it cannot be read.
+    """
     try:
-        return path.read_text("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidInput("importers.not_utf8", file=path) from None
+        with files.reading(path, follow=follow) as file:
+            return _decoded(file, os.fstat(file.fileno()).st_size, path)
     except OSError as error:
         raise InvalidInput("transfer.unreadable", file=path, error=error.strerror) from None
+
+
+def _decoded(file: IO[bytes], size: int, name: object) -> str:
+    """The text that a file holds; its size is what is said of it, so the reading is bounded too."""
+    content = b"" if size > MOST_BYTES else file.read(MOST_BYTES + 1)
+    if max(size, len(content)) > MOST_BYTES:
+        raise InvalidInput("importers.large", file=name, mib=MOST_BYTES >> 20)
+    try:
+        return io.TextIOWrapper(io.BytesIO(content), "utf-8-sig").read()
+    except UnicodeDecodeError:
+        raise InvalidInput("importers.not_utf8", file=name) from None
 
 
 def _json(text: str, file: object) -> Any:
@@ -80,6 +97,11 @@ def _each(records: Iterable[Any], place: str) -> Iterator[tuple[str, dict[str, A
         where = f"{place}[{number}]"
         good = isinstance(record, dict)
         yield where, record if good else Bad(where, message("importers.no_object"))
+
+
+def _key(value: Any) -> Any:
+    """What is looked up by it; a list or an object is the name of nothing."""
+    return None if isinstance(value, (list, dict)) else value
 
 
 def _when(value: Any) -> Any:
@@ -169,6 +191,7 @@ def _observed(place: str, record: dict[str, Any]) -> Iterator[Found | Bad]:
 def mem0(path: Path) -> Iterator[Found | Bad]:
     """What get_all returns or an export holds: memories, and of a graph its relations."""
     whole = _json(_text(path), path)
+    edges = _own_list(whole, "relations") if isinstance(whole, dict) else []
     for place, record in _each(_listed(whole, path, "results", "memories"), path.name):
         if isinstance(record, Bad):
             yield record
@@ -188,7 +211,6 @@ def mem0(path: Path) -> Iterator[Found | Bad]:
                 "tags": _labels(*_strings(record.get("categories")), *_scalars(metadata)),
             },
         )
-    edges = whole.get("relations") or [] if isinstance(whole, dict) else []
     for place, edge in _each(edges, f"{path.name}: relations"):
         if isinstance(edge, Bad):
             yield edge
@@ -241,27 +263,27 @@ WIKI_LINK = re.compile(r"\[\[([^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\
 
 def markdown(path: Path) -> Iterator[Found | Bad]:
     """A file or a folder of notes: a memory for each section, links between notes as relations."""
-    files = sorted(path.rglob("*.md")) if path.is_dir() else [path]
+    notes = sorted(path.rglob("*.md")) if path.is_dir() else [path]
     root = path if path.is_dir() else path.parent
-    for file in files:
+    for file in notes:
         name = file.relative_to(root).as_posix()
         if any(part.startswith(".") for part in file.relative_to(root).parts):
             continue
         try:
-            yield from _note(file, name)
+            yield from _note(_text(file, follow=not path.is_dir()), file.stem, name)
         except InvalidInput as error:
             yield Bad(name, str(error))
 
 
-def _note(file: Path, name: str) -> Iterator[Found]:
-    front, body, first = _front_matter(_text(file).splitlines())
+def _note(text: str, stem: str, name: str) -> Iterator[Found]:
+    front, body, first = _front_matter(text.splitlines())
     base = {
         "source": name[-NAME_LENGTH:],
         "session_id": name[-NAME_LENGTH:],
         "timestamp": next(iter(front.get("date", front.get("created", []))), ""),
         "tags": _labels(*(tag.lstrip("#") for tag in front.get("tags", front.get("tag", [])))),
     }
-    note = {"id": file.stem, "kind": "note", "aliases": _labels(*front.get("aliases", []))}
+    note = {"id": stem, "kind": "note", "aliases": _labels(*front.get("aliases", []))}
     for line, text in _sections(body, first):
         targets = dict.fromkeys(link.strip() for link in WIKI_LINK.findall(text))
         linked = [{"id": each.rpartition("/")[2], "kind": "note"} for each in targets]
@@ -312,6 +334,8 @@ def _sections(lines: Sequence[str], first: int) -> Iterator[tuple[int, str]]:
 
 
 # --- Conversations ---------------------------------------------------------------------
+
+PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def claude(path: Path) -> Iterator[Found | Bad]:
@@ -368,10 +392,11 @@ def chatgpt(path: Path) -> Iterator[Found | Bad]:
 
 def _branch(mapping: dict[str, Any], current: Any) -> list[tuple[str, dict[str, Any]]]:
     """The messages that lead to a node, first one first; to the last leaf if it is not there."""
-    if not isinstance(current, str) or current not in mapping:
-        parents = [node.get("parent") for node in mapping.values() if isinstance(node, dict)]
-        named = {each for each in parents if isinstance(each, str)}
-        current = next((each for each in reversed(mapping) if each not in named), None)
+    current = _key(current)
+    if current not in mapping:
+        nodes = [node for node in mapping.values() if isinstance(node, dict)]
+        parents = {_key(node.get("parent")) for node in nodes}
+        current = next((each for each in reversed(mapping) if each not in parents), None)
     way: dict[str, dict[str, Any]] = {}
     while isinstance(current, str) and current not in way:
         node = mapping.get(current)
@@ -379,7 +404,7 @@ def _branch(mapping: dict[str, Any], current: Any) -> list[tuple[str, dict[str, 
             break
         said = node.get("message")
         way[current] = said if isinstance(said, dict) else {}
-        current = node.get("parent")
+        current = _key(node.get("parent"))
     return list(reversed(way.items()))
 
 
@@ -390,7 +415,8 @@ def _chatgpt_text(said: Mapping[str, Any]) -> str:
     if hidden or said.get("recipient", "all") != "all" or not isinstance(content, dict):
         return ""
     parts = content.get("parts")
-    text = "\n".join(part for part in parts or [] if isinstance(part, str))
+    listed = parts if isinstance(parts, list) else []
+    text = "\n".join(part for part in listed if isinstance(part, str))
     return text if text.strip() else ""
 
 
@@ -415,28 +441,44 @@ def _conversations(path: Path) -> Iterator[tuple[str, dict[str, Any] | Bad]]:
 
 def _conversation_files(path: Path) -> Iterator[tuple[str, str]]:
     if path.is_dir():
-        files = sorted(path.glob("conversations*.json"))
-        if not files:
+        found = sorted(path.glob("conversations*.json"))
+        if not found:
             raise InvalidInput("importers.no_conversations", file=path)
-        for file in files:
-            yield file.name, _text(file)
-    elif zipfile.is_zipfile(path):
-        yield from _archived(path)
-    else:
+        for file in found:
+            yield file.name, _text(file, follow=False)
+        return
+    try:
+        with files.reading(path) as opened:
+            packed = zipfile.is_zipfile(opened)
+            if packed:
+                yield from _archived(opened, path)
+    except OSError as error:
+        raise InvalidInput("transfer.unreadable", file=path, error=error.strerror) from None
+    if not packed:
         yield path.name, _text(path)
 
 
-def _archived(path: Path) -> Iterator[tuple[str, str]]:
-    with zipfile.ZipFile(path) as archive:
-        wanted = re.compile(r"(?:.*/)?conversations[^/]*\.json")
-        names = sorted(name for name in archive.namelist() if wanted.fullmatch(name))
-        if not names:
-            raise InvalidInput("importers.no_conversations", file=path)
-        for name in names:
-            try:
-                yield name, archive.read(name).decode("utf-8-sig")
-            except (UnicodeDecodeError, zipfile.BadZipFile, RuntimeError):
-                raise InvalidInput("importers.not_utf8", file=f"{path}: {name}") from None
+def _archived(file: BinaryIO, path: Path) -> Iterator[tuple[str, str]]:
+    """The conversations in an archive, none of which is unpacked where all are too large."""
+    wanted = re.compile(r"(?:.*/)?conversations[^/]*\.json")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = [each for each in archive.infolist() if wanted.fullmatch(each.filename)]
+            if not members:
+                raise InvalidInput("importers.no_conversations", file=path)
+            if sum(each.file_size for each in members) > MOST_BYTES:
+                raise InvalidInput("importers.large", file=path, mib=MOST_BYTES >> 20)
+            for member in sorted(members, key=lambda each: each.filename):
+                yield member.filename, _unpacked(archive, member, f"{path}: {member.filename}")
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError) as error:
+        raise InvalidInput("importers.archive", file=path, error=error) from None
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> str:
+    if member.compress_type not in PACKED:  # others cannot be unpacked bit by bit
+        raise zipfile.BadZipFile(f"compression {member.compress_type}")
+    with archive.open(member) as opened:
+        return _decoded(opened, member.file_size, name)
 
 
 READERS: Mapping[str, Reader] = {
@@ -467,7 +509,7 @@ def mnemosyne(path: Path) -> Iterator[Found | Bad]:
             if isinstance(each, Bad):
                 yield each
             else:
-                yield _recorded(place, name, each, noted.pop(each.get("id"), []))
+                yield _recorded(place, name, each, noted.pop(_key(each.get("id")), []))
     for memory_id in noted:
         yield Bad("annotations", message("importers.no_memory", id=memory_id))
     yield from _triples(_own_list(whole, "triples"))
@@ -481,7 +523,7 @@ def _annotations(records: Iterable[Any], noted: dict[Any, list[dict[str, Any]]])
             yield each
         elif isinstance(each.get("value"), str):
             kind = _label(each.get("kind") or "concept")[:64]
-            noted[each.get("memory_id")].append({"id": each["value"][:256], "kind": kind})
+            noted[_key(each.get("memory_id"))].append({"id": each["value"][:256], "kind": kind})
         else:
             yield Bad(place, message("importers.lacks", names="value"))
 
@@ -525,12 +567,12 @@ def _triples(records: Iterable[Any]) -> Iterator[Found | Bad]:
 def _canonical(records: Sequence[Any]) -> Iterator[Found | Bad]:
     """Facts by name, of which the highest version holds."""
     versions = [each for each in records if isinstance(each, dict)]
-    newest = {each.get("name"): each for each in sorted(versions, key=_version)}
+    newest = {_key(each.get("name")): each for each in sorted(versions, key=_version)}
     for place, each in _each(records, "canonical_facts"):
         if isinstance(each, Bad):
             yield each
             continue
-        holds = newest[each.get("name")] is each
+        holds = newest[_key(each.get("name"))] is each
         entity = {"id": each.get("name"), "kind": "canonical_fact", "summary": each.get("body")}
         item = {
             "content": each.get("body"),
@@ -544,7 +586,7 @@ def _canonical(records: Sequence[Any]) -> Iterator[Found | Bad]:
 
 def _version(record: Mapping[str, Any]) -> float:
     version = record.get("version")
-    return float(version) if isinstance(version, (int, float)) else 0.0
+    return version if isinstance(version, (int, float)) else 0.0
 
 
 # --- Holdings --------------------------------------------------------------------------
@@ -556,7 +598,7 @@ def holdings(folder: Path) -> Iterator[Found | Bad]:
     """Every snapshot of stock positions in a folder: files holdings_*.json."""
     for file in sorted(folder.glob("holdings_*.json")):
         try:
-            whole = _json(_text(file), file)
+            whole = _json(_text(file, follow=False), file)
             positions = _listed(whole, file, "holdings")
             asof = _asof(whole)
         except InvalidInput as error:

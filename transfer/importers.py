@@ -1,8 +1,6 @@
 """Import of what other programs have stored."""
 
-import json
 import re
-import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -13,6 +11,7 @@ from typing import Any
 from access.validation import contract
 from config import Config
 from core.errors import InvalidInput, ModelError
+from core.terminal import as_json, complain, say
 from memory import Memory
 from mnelo_locale import message
 from store import Store
@@ -174,17 +173,17 @@ def run(found: Iterable[Found | Bad], config: Config, given: Namespace) -> int:
     with progress_bar() as progress:
         done = import_records(found, config, dry_run=dry_run, fill=fill, progress=progress)
     for bad in done.bad:
-        print(bad, file=sys.stderr)
+        complain(bad)
     counts = {"new": done.new, "there": done.there, "refused": len(done.bad)}
     if given.json:
         problems = [asdict(bad) for bad in done.bad]
         report = {"imported": not dry_run, **counts, "problems": problems}
-        print(json.dumps(report, ensure_ascii=False))
+        say(as_json(report))
     else:
         sentence = "importers.would" if dry_run else "importers.done"
-        print(message(sentence, path=config.database_path, **counts))
+        say(message(sentence, path=config.database_path, **counts))
         if done.vectors_off:
-            print(done.vectors_off)
+            say(done.vectors_off)
     return 1 if done.bad else 0
 
 

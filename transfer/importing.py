@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from access.validation import Integer, Name, Number
 from config import Config
+from core import files
 from core.errors import InvalidInput
 from core.types import Model
 from mnelo_locale import message
@@ -163,7 +164,7 @@ def looked_at(database: Path) -> Iterator[Store | None]:
 @contextmanager
 def _source(file: Path) -> Iterator[IO[bytes]]:
     try:
-        with file.open("rb") as source:
+        with files.reading(file) as source:
             yield source
     except OSError as error:
         raise InvalidInput("transfer.unreadable", file=file, error=error.strerror) from None

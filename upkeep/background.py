@@ -61,8 +61,12 @@ class Upkeep(ABC):
         if not self._lock.is_locked:
             try:
                 self._lock.acquire(timeout=0)
-            except (Timeout, OSError):
+            except Timeout:
                 return False
+            except OSError as error:
+                self._note("lock", error)
+                return False
+            self._failed.pop("lock", None)
         return True
 
     def _do(self, name: str, step: Callable[[], object]) -> None:
@@ -72,7 +76,10 @@ class Upkeep(ABC):
                 self._done[name] = timestamps.now()
             self._failed.pop(name, None)
         except Exception as error:
-            said = str(error) or type(error).__name__
-            if said != self._failed.get(name):  # it may be tried twice a second
-                self._log.warning("%s: %s", name, said)
-            self._failed[name] = said
+            self._note(name, error)
+
+    def _note(self, name: str, error: Exception) -> None:
+        said = str(error) or type(error).__name__
+        if said != self._failed.get(name):  # it may be tried twice a second
+            self._log.warning("%s: %s", name, said)
+        self._failed[name] = said

@@ -17,6 +17,7 @@ Whoever had begun to open the old file cannot write, since SQLite notices that i
 moment a whole memory.db is there, and a run that was killed can be run again.
 """
 
+import errno
 import glob
 import gzip
 import hashlib
@@ -34,18 +35,21 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from access.running import find_server
 from config import Config
 from core import timestamps
 from core.errors import BackupError, StoreBusy, StoreError
+from core.files import PrivateLock, refuse_irregular
+from mnelo_locale import message
 from store.files import SIDES, beside
 from store.opening import FILE_COPIES, open_store
 from store.types import Counts
 
 STAMP = "%Y%m%dT%H%M%SZ"
 BLOCK = 1 << 20  # bytes
+HEADER_BYTES = 100  # at the beginning of a database
 LEVEL = 6  # of gzip
 WAIT_SECONDS = 10.0  # how long one backup waits for another into the same folder
 LATEST = "latest"
@@ -236,7 +240,7 @@ def _folder_to_itself(folder: Path) -> Iterator[None]:
         raise BackupError("backup.not_folder", folder=folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        with FileLock(folder / ".backup.lock", timeout=WAIT_SECONDS, mode=0o600):
+        with PrivateLock(folder / ".backup.lock", timeout=WAIT_SECONDS):
             yield
     except Timeout:
         raise BackupError("backup.busy", folder=folder) from None
@@ -278,11 +282,29 @@ def _unpacked(file: Path, plain: Path) -> Counts:
     plain.unlink(missing_ok=True)
     try:
         with _opened(file) as source, _new_file(plain) as target:
-            shutil.copyfileobj(source, target, BLOCK)
+            if isinstance(source, gzip.GzipFile):
+                _copy_claimed(source, target, plain.parent)
+            else:
+                shutil.copyfileobj(source, target, BLOCK)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise StoreError("store.damaged", path=file, error=error) from None
     _sync(plain)
     return FILE_COPIES.examine(plain, file, _never)
+
+
+def _copy_claimed(source: gzip.GzipFile, target: BinaryIO, folder: Path) -> None:
+    """Copy as much as the first bytes say there is: few bytes can be packed to go on for ever."""
+    head = source.read(HEADER_BYTES)
+    target.write(head)
+    claimed = FILE_COPIES.claimed_bytes(head)
+    if claimed > shutil.disk_usage(folder).free:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    left = claimed - len(head)
+    while left > 0 and (block := source.read(min(BLOCK, left))):
+        target.write(block)
+        left -= len(block)
+    if claimed and source.read(1):
+        raise EOFError(message("backup.longer"))
 
 
 def _opened(file: Path) -> IO[bytes] | gzip.GzipFile:
@@ -310,6 +332,7 @@ def restore(file: Path, config: Config) -> Restored:
         _refuse_half(file, database)
         # Links are followed here, and by SQLite: what takes the file's place lies beside it.
         path = Path(os.path.realpath(database))
+        refuse_irregular(path)
         staged = path.with_name(f".{path.name}.restore")
         try:
             counts = _unpacked(file, staged)
@@ -406,7 +429,7 @@ def _keepers_place(database: Path) -> Iterator[None]:
     """Hold what a server's keeper holds, so that none is running and none can begin."""
     database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        with FileLock(beside(database, ".keeper"), timeout=0):
+        with PrivateLock(beside(database, ".keeper"), timeout=0):
             yield
     except Timeout:
         raise StoreBusy("store.in_use", path=database) from None

@@ -12,10 +12,12 @@ import sqlite_vec
 
 from core.errors import StoreBusy, StoreError
 from store.files import beside
-from store.sqlite.file_check import may_write
+from store.sqlite.file_check import claimed_bytes, may_write
 from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.statements import APPLICATION_ID, fetch_all, fetch_one
 from store.types import Counts
+
+__all__ = ["claimed_bytes", "copy", "examine", "exclusive"]
 
 BATCH_PAGES = 1000  # copied before it is asked again whether to stop
 BATCH_STEPS = 10_000  # of SQLite's, in the same sense

@@ -8,6 +8,8 @@ from core.errors import StoreError
 from mnelo_locale import message
 from store.files import beside
 
+MAGIC = b"SQLite format 3\x00"
+
 
 def examine(path: Path) -> bool:
     """Whether a database file may be written; a new one is made, what is not ours refused by name.
@@ -24,7 +26,7 @@ def examine(path: Path) -> bool:
             header = file.read(100)
     except OSError as error:
         raise StoreError("store.unreadable", path=path, error=error.strerror) from None
-    if header and not header.startswith(b"SQLite format 3\x00"):
+    if header and not header.startswith(MAGIC):
         raise StoreError("store.foreign", path=path)
     if header and _cut_short(path, header):
         raise StoreError("store.damaged", path=path, error=message("store.cut"))
@@ -66,6 +68,12 @@ def _cut_short(path: Path, header: bytes) -> bool:
     wal = beside(path, "-wal")
     if len(header) < 100 or (wal.exists() and wal.stat().st_size):
         return len(header) < 100
+    return path.stat().st_size < claimed_bytes(header)
+
+
+def claimed_bytes(header: bytes) -> int:
+    """How large a file is, by its first 100 bytes; 0 where they are not those of a database."""
+    if len(header) < 100 or not header.startswith(MAGIC):
+        return 0
     page = int.from_bytes(header[16:18], "big")
-    page = 65536 if page == 1 else page
-    return path.stat().st_size < page * int.from_bytes(header[28:32], "big")
+    return (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")

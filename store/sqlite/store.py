@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from filelock import FileLock
 
 from core import timestamps
+from core.files import PrivateLock
 from core.types import (
     Change,
     LogEntry,
@@ -67,8 +67,8 @@ class SqliteStore(Database):
     def intake(self, listed: Set[str], made_by: str = "") -> Intake:
         return Intake(self, listed, made_by)
 
-    def job_lock(self, job: str) -> FileLock:
-        return FileLock(beside(self.path, f".{job}"), thread_local=False)
+    def job_lock(self, job: str) -> PrivateLock:
+        return PrivateLock(beside(self.path, f".{job}"))
 
     # -- memories --
 

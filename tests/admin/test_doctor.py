@@ -566,3 +566,17 @@ def test_help_says_what_the_exit_status_means(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit, match="0"):
         mn.main(["doctor", "--help"])
     assert "Exit status: 0" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes")
+def test_locks_and_logs_that_others_can_open_are_named_and_mended(path: Path) -> None:
+    logs = path.parent / "logs"
+    logs.mkdir(mode=0o700)
+    names = ("memory.db.keeper", "memory.db.reembed", "server.lock", "logs/server.log")
+    for name in names:
+        (path.parent / name).touch()
+        (path.parent / name).chmod(0o644)
+    named = {each.where for each in look().findings if each.name == "mode"}
+    assert named == {str(path.parent / name) for name in names}
+    look(fix=True)
+    assert {(path.parent / name).stat().st_mode & 0o777 for name in names} == {0o600}

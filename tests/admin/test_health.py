@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,10 +19,11 @@ import pytest
 
 import health_check
 from admin import health
-from admin.health import Check
+from admin.health import Check, Report
 from config import ROOT, Config
 from core import timestamps
 from hash_embedder import HashEmbedder
+from irregular import IRREGULAR, state
 from memory import Memory
 from mnelo_client import MneloClient
 from serving import Served, environment, free_port, serving
@@ -474,3 +475,19 @@ def test_a_wrong_setting_is_one_line(
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="neither modes nor pipes")
+@pytest.mark.parametrize("irregular", IRREGULAR)
+def test_a_report_replaces_nothing_that_is_no_file(
+    irregular: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admin.health.time.strftime", lambda form: "mnelo_daily_check_20260101_0")
+    folder = tmp_path / "cron" / "output"
+    folder.mkdir(parents=True)
+    place = folder / "mnelo_daily_check_20260101_0.txt"
+    irregular(place)
+    before = state(place)
+    with pytest.raises(OSError, match="not a regular file"):
+        health.write_report(Report([Check("a", "ok", "all is well", "", {})]), tmp_path)
+    assert state(place) == before

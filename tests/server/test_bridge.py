@@ -23,6 +23,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from config import Config
+from irregular import IRREGULAR, state
 from server import bridge
 from serving import ROOT, SERVER, STUCK, Served, environment, free_port, serving
 
@@ -509,3 +510,40 @@ def test_progress_comes_through_before_the_reply(tmp_path: Path) -> None:
         replies = talk(port, tmp_path, request("tools/call", 4))
 
     assert replies == [progress, {"jsonrpc": "2.0", "id": 4, "result": {}}]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes")
+def test_its_lock_and_the_servers_logs_are_the_owners_alone(tmp_path: Path) -> None:
+    """Whatever the umask, and also those that were there before."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for file in (tmp_path / "server.lock", logs / "server.log", logs / "mcp.log"):
+        file.touch()
+        file.chmod(0o666)
+    port = free_port()
+    before = os.umask(0)
+    try:
+        with ending_what_was_started(port):
+            process = start(tmp_path, port)
+            assert 0 in finish(process, lines(HELLO))[0]
+    finally:
+        os.umask(before)
+    private = [tmp_path / "server.lock", logs / "server.log", logs / "mcp.log"]
+    private.append(tmp_path / "memory.db.keeper")
+    assert {each.stat().st_mode & 0o777 for each in private if each.exists()} == {0o600}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="neither modes nor pipes")
+@pytest.mark.parametrize("irregular", IRREGULAR)
+@pytest.mark.parametrize("name", ["server.lock", "logs/server.log"])
+def test_neither_lock_nor_log_is_written_where_no_file_is(
+    name: str, irregular: Callable[[Path], None], tmp_path: Path
+) -> None:
+    place = tmp_path / name
+    place.parent.mkdir(exist_ok=True)
+    irregular(place)
+    before = [each for each in state(place) if str(place.parent) in each[0]]
+    answers = talk(free_port(), tmp_path, HELLO)
+    assert "not a regular file" in answers[0]["error"]["message"]
+    left = [each for each in state(place) if not each[0].endswith("server.lock")]
+    assert left == [each for each in before if not each[0].endswith("server.lock")]

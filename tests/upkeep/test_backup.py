@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from random import Random
@@ -28,6 +28,7 @@ from config import ROOT, Config
 from core.errors import BackupError, MneloError, StoreBusy, StoreError
 from crash_worker import look, open_file
 from inside import look_for_faults
+from irregular import IRREGULAR, folder, pipe, state
 from memories import Open
 from memory import Memory
 from mnelo_client import MneloClient
@@ -576,6 +577,112 @@ def test_a_damaged_file_is_kept_with_its_log_under_one_name(home: Path, tmp_path
     assert texts(done.kept) == {"first", "in the log"}
 
 
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_an_archive_that_says_it_is_larger_than_the_disk_is_not_unpacked(
+    check: list[str],
+    home: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write(home / "memory.db", "first")
+    head = bytearray((home / "memory.db").read_bytes())
+    head[16:18], head[28:32] = b"\x00\x01", b"\xff" * 4  # pages of 64 KiB, and how many there are
+    bomb = home / "bomb.db.gz"
+    bomb.write_bytes(gzip.compress(bytes(head) + bytes(1 << 20)))
+    before = names(home)
+    monkeypatch.setenv("TMPDIR", str(home))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert restore_db.main([str(bomb), *check]) == 1
+    assert "No space left" in one_line(capsys.readouterr().err)
+    assert [each for each in names(home) if not each.endswith(".keeper")] == before
+    assert texts(home / "memory.db") == {"first"}
+
+
+def test_a_link_is_no_backup(memory: Memory, tmp_path: Path) -> None:
+    """None is restored as the latest, counts as young enough, or keeps a real one out."""
+    folder = tmp_path / "b"
+    memory.remember("note")
+    made = make(memory.path, folder)
+    moved = made.path.rename(tmp_path / "elsewhere.db")
+    now = datetime.now(timezone.utc)
+    for seconds in range(3):
+        link = f"memory-{(now - timedelta(seconds=seconds)).strftime(backup.STAMP)}.db"
+        (folder / link).symlink_to(moved)
+    assert backup.all_in(folder, "memory") == []
+    assert backup.latest(folder, "memory") is None
+    assert backup.is_due(folder, "memory", 24)
+    make(memory.path, folder, keep=1)
+    assert sum(each.is_symlink() for each in folder.iterdir()) == 3
+    assert moved.exists()
+
+
+def test_a_copy_that_holds_something_else_than_the_file_is_no_backup(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.remember("note")
+    kept = make(memory.path, tmp_path / "b")
+    examine = copies.examine
+
+    def one_less(*given: Any) -> Any:
+        counts = examine(*given)
+        return replace(counts, memories=counts.memories - 1)
+
+    monkeypatch.setattr(copies, "examine", one_less)
+    with pytest.raises(BackupError, match="is not what was read from the database"):
+        make(memory.path, tmp_path / "b", keep=1)
+    assert names(tmp_path / "b") == [kept.path.name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="neither modes nor pipes")
+@pytest.mark.parametrize("irregular", IRREGULAR)
+def test_a_backup_locks_no_file_of_somebody_elses(
+    irregular: Callable[[Path], None], memory: Memory, tmp_path: Path
+) -> None:
+    lock = tmp_path / "b" / ".backup.lock"
+    lock.parent.mkdir()
+    irregular(lock)
+    before = state(lock)
+    with pytest.raises(BackupError, match="not a regular file"):
+        make(memory.path, lock.parent)
+    assert state(lock) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="neither modes nor pipes")
+@pytest.mark.parametrize("irregular", [pipe, folder])
+def test_a_restore_replaces_nothing_that_is_no_file(
+    irregular: Callable[[Path], None], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(home / "memory.db", "first")
+    made = make(home / "memory.db", home / "backups")
+    (home / "memory.db").unlink()
+    irregular(home / "memory.db")
+    before = state(home / "memory.db")
+    assert restore_db.main([str(made.path)]) == 1
+    assert "not a regular file" in one_line(capsys.readouterr().err)
+    left = [each for each in state(home / "memory.db") if not each[0].endswith(".keeper")]
+    assert left == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes")
+def test_the_locks_of_backups_and_of_the_keeper_are_the_owners_alone(
+    open_memory: Open, tmp_path: Path
+) -> None:
+    before = os.umask(0)
+    try:
+        memory = open_memory()
+        locks = [tmp_path / "b" / ".backup.lock"]
+        locks += [memory.path.with_name(f"memory.db.{job}") for job in ("keeper", "reembed")]
+        locks[1].touch(0o666)  # as an older mnelo has made it
+        make(memory.path, tmp_path / "b")
+        for job in ("keeper", "reembed"):
+            held = memory.store.job_lock(job)
+            held.acquire(timeout=0)
+            held.release()
+    finally:
+        os.umask(before)
+    assert {each.stat().st_mode & 0o777 for each in locks} == {0o600}
+
+
 def broken(good: bytes) -> dict[str, tuple[bytes, str]]:
     """Files that must not be restored, and what is said of them."""
     packed = gzip.compress(good)
@@ -587,6 +694,7 @@ def broken(good: bytes) -> dict[str, tuple[bytes, str]]:
         "hole.db": (hole, "is damaged"),
         "cut.db.gz": (packed[:-20], "is damaged"),
         "flipped.db.gz": (bytes(flipped), "is damaged"),
+        "longer.db.gz": (gzip.compress(good + bytes(5 << 20)), "is damaged (it unpacks to more"),
         "text.db": (b"dear diary " * 500, "is not a mnelo memory"),
         "text.db.gz": (gzip.compress(b"dear diary " * 500), "is not a mnelo memory"),
         "nothing.db": (b"", "is not a mnelo memory"),

@@ -1,21 +1,25 @@
 """Upkeep: the file is whole when nobody writes, the logs are bounded, and one process does it."""
 
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
 import pytest
 
+from core.errors import StoreError
 from hash_embedder import HashEmbedder
 from inside import sqlite_of
+from irregular import IRREGULAR, state
 from memories import Open
 from memory import Memory
 from moments import eventually
 from store.sqlite import database
+from upkeep.keeper import AGAIN_SECONDS, PURGE_SECONDS, Keeper
 
 
 def wal_bytes(memory: Memory) -> int:
@@ -80,6 +84,61 @@ def test_one_process_at_a_time_keeps_the_file_and_another_takes_over(open_memory
     assert not second.stats()["upkeep"]["keeping"]
     first.close()
     assert eventually(lambda: bool(second.stats()["upkeep"]["keeping"]))
+
+
+def test_a_log_stays_as_long_as_somebody_has_just_written(open_memory: Open) -> None:
+    """Each new write begins the wait anew; only then is the log brought into the file."""
+    memory = open_memory(keeper_idle_seconds=10, keeper_interval_seconds=86_400)
+    keeper, now = Keeper(memory.store, memory.config), time.monotonic()
+    for seconds in (0, 9, 18):
+        memory.remember(f"note {seconds}")
+        keeper._tick(now + seconds)
+        keeper._tick(now + seconds + 8.9)
+        assert wal_bytes(memory) > 0
+    keeper._tick(now + 18 + 10)
+    assert wal_bytes(memory) == 0
+
+
+def test_a_purge_that_failed_is_tried_again_the_same_day(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = open_memory(keeper_purge_days=1, keeper_interval_seconds=1)
+    tried: list[str] = []
+
+    def purge(before: str, breathe: object) -> None:
+        tried.append(before)
+        if len(tried) == 1:
+            raise StoreError("store.damaged", path=memory.path, error="-")
+
+    monkeypatch.setattr(memory.store.upkeep, "purge", purge)
+    keeper, now = Keeper(memory.store, memory.config), time.monotonic() + 100
+    keeper._tick(now)
+    assert "purge" in keeper.report()["failed"]  # type: ignore[operator]
+    for seconds, times in (
+        *((AGAIN_SECONDS - 2, 1), (AGAIN_SECONDS, 2), (2 * AGAIN_SECONDS, 2)),
+        *((AGAIN_SECONDS + PURGE_SECONDS - 2, 2), (AGAIN_SECONDS + PURGE_SECONDS, 3)),
+    ):
+        keeper._tick(now + seconds)
+        assert len(tried) == times
+    assert "failed" not in keeper.report()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="neither modes nor pipes")
+@pytest.mark.parametrize("irregular", IRREGULAR)
+def test_a_keeper_whose_lock_is_no_file_says_so_and_touches_nothing(
+    irregular: Callable[[Path], None], open_memory: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = open_memory()
+    lock = memory.path.with_name("memory.db.keeper")
+    irregular(lock)
+    before = state(lock)
+    memory.keep()
+    assert eventually(lambda: "lock" in memory.stats()["upkeep"].get("failed", {}))
+    assert not memory.stats()["upkeep"]["keeping"]
+    assert "not a regular file" in caplog.text
+    assert [each for each in state(lock) if "-wal" not in each[0] and "-shm" not in each[0]] == [
+        each for each in before if "-wal" not in each[0] and "-shm" not in each[0]
+    ]
 
 
 def test_a_memory_that_nobody_keeps_says_so(memory: Memory) -> None:
