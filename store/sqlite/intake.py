@@ -16,6 +16,7 @@ from index.analysis import Indexed
 from store.sqlite.entries import PUT_ENTRY, add_context
 from store.sqlite.new_rows import NewRows
 from store.sqlite.open_file import OpenFile
+from store.sqlite.row_changes import without_undo
 from store.sqlite.statements import (
     CHUNK_VERSION,
     ENDS,
@@ -121,6 +122,8 @@ METADATA_OF_CHUNKS = """
     SELECT seq, metadata FROM searchable WHERE seq IN (SELECT value FROM json_each(?))
 """
 SET_PLACE = "UPDATE postings SET place = ?, rev = ? WHERE chunk_seq = ?"
+
+MOST_DIGITS = 20  # of a row's number
 
 _OPENED = ("kind", "name", "summary", "properties", "updated_at")
 _WRITTEN_ONCE = ("content", "source", "session_id", "timestamp", "created_at", "valid_from")
@@ -410,7 +413,7 @@ class Intake:
         own = self._numbers["audit"].get(record["id"], record["id"])
         for number, detail in fetch_all(db, SAME_RECORD_HERE, here | {"id": own or 0}):
             mine = number == own or number not in self._new_audits
-            if mine and json.loads(detail) == here["detail"]:
+            if mine and without_undo(record["action"], json.loads(detail)) == here["detail"]:
                 return "there", number
         return "new", None
 
@@ -439,43 +442,21 @@ class Intake:
         return outcome
 
     def _renumbered(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The record with the ids and numbers that its targets have here."""
-        detail = record["detail"]
-        if record["action"] == "merge":
-            detail = self._merge_renumbered(detail)
+        """The record with the target that it has here, and without what could be done with it."""
+        detail = without_undo(record["action"], record["detail"])
+        for name in ("keep", "duplicate") if record["action"] == "merge" else ():
+            if isinstance(detail.get(name), str):
+                detail[name] = self._id(detail[name])
         return record | {"target_id": self._target(record), "detail": detail}
 
     def _target(self, record: dict[str, Any]) -> str:
         target, kind = str(record["target_id"]), record["target_kind"]
         if kind == "entity":
             return str(self._id(target))
-        if kind in ("relation", "merge") and target.isdigit():
+        if kind in ("relation", "merge") and target.isdecimal() and len(target) < MOST_DIGITS:
             numbers = self._numbers["audit" if kind == "merge" else "relation"]
             return str(numbers.get(int(target), int(target)))
         return target
-
-    def _merge_renumbered(self, detail: dict[str, Any]) -> dict[str, Any]:
-        """What a merge wrote down for undo_merge, in the numbers that its rows have here."""
-
-        def led(kind: str, numbers: Any) -> Any:
-            if isinstance(numbers, list):
-                return [led(kind, number) for number in numbers]
-            return self._numbers[kind].get(numbers, numbers)
-
-        moved = [
-            each
-            | {name: led("relation", each[name]) for name in ("old", "new", "twin")}
-            | {"shown": led("chunk", each["shown"])}
-            for each in detail["relations"]
-        ]
-        return detail | {
-            "keep": self._id(detail["keep"]),
-            "duplicate": self._id(detail["duplicate"]),
-            "mentions": led("chunk", detail["mentions"]),
-            "relations": moved,
-            "closed": led("entity", detail["closed"]),
-            "version": led("entity", detail["version"]),
-        }
 
 
 def _opened(values: Sequence[Any]) -> tuple[Any, ...]:
