@@ -231,13 +231,11 @@ def put_into_sql(source: str) -> list[str]:
 def parts_of_sql(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.JoinedStr) and BEGINS.match(ast.unparse(node)[2:]):
         return [each.value for each in node.values if isinstance(each, ast.FormattedValue)]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr == "format":
-            return [*node.args, *(each.value for each in node.keywords)]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
-        if isinstance(node.left, ast.Constant) and BEGINS.match(str(node.left.value)):
-            return [node.right]
-    return []
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "format":
+        return [*node.args, *(each.value for each in node.keywords)]
+    if not isinstance(node, ast.BinOp) or not isinstance(node.left, ast.Constant):
+        return []
+    return [node.right] if BEGINS.match(str(node.left.value)) else []
 
 
 def not_constant(node: ast.expr) -> str:

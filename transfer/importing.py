@@ -132,7 +132,7 @@ def import_file(
                 return _imported(_Work(source, judged, compare, progress), fits, wrote=False)
         with closing(open_store(config)) as store:
             mark = store.adopt_model(model).mark if model and fits else ""
-            intake = store.intake(judged.keys, mark)
+            intake = store.intake(judged.keys, mark, judged.good())
             return _imported(
                 _Work(source, judged, intake.put, progress, pause=PAUSE), fits, wrote=True
             )

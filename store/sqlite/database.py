@@ -260,7 +260,7 @@ class Database:
         except apsw.BusyError:
             seconds = self._busy_ms / 1000
             raise StoreBusy("store.busy", path=self.path, seconds=seconds) from None
-        except (apsw.NotADBError, apsw.CorruptError) as error:
+        except (apsw.NotADBError, apsw.CorruptError, UnicodeDecodeError) as error:
             raise StoreError("store.damaged", path=self.path, error=error) from error
         except apsw.FullError as error:
             raise StoreError("store.full", path=self.path) from error

@@ -124,6 +124,7 @@ METADATA_OF_CHUNKS = """
 SET_PLACE = "UPDATE postings SET place = ?, rev = ? WHERE chunk_seq = ?"
 
 MOST_DIGITS = 20  # of a row's number
+SPARE_NUMBERS = 10_000  # of rows that were erased where the export comes from
 
 _OPENED = ("kind", "name", "summary", "properties", "updated_at")
 _WRITTEN_ONCE = ("content", "source", "session_id", "timestamp", "created_at", "valid_from")
@@ -138,11 +139,15 @@ class Intake:
     new ones, and so does whatever refers to them.
     """
 
-    def __init__(self, database: OpenFile, listed: Set[str], made_by: str = "") -> None:
+    def __init__(
+        self, database: OpenFile, listed: Set[str], made_by: str = "", records: int = 0
+    ) -> None:
         """`listed` are the keys of the export's entities, `made_by` the mark of its vectors' model.
 
-        Vectors are put in while that is the file's mark; chunks without any wait for theirs.
+        Vectors are put in while that is the file's mark; chunks without any wait for theirs. Of the
+        export's numbers those are kept that as many records as there are, and some more, explain.
         """
+        self._most = records + SPARE_NUMBERS
         self._database, self._listed, self._made_by = database, listed, made_by
         self._ids: dict[str, str] = {}  # entities that are spelled otherwise here
         kinds = ("chunk", "entity", "relation", "audit")
@@ -214,7 +219,7 @@ class Intake:
         with self._database.writing("") as writer:
             writer.texts.look_up(words.stems(terms))
             last = int(fetch_one(writer.db, "SELECT coalesce(max(seq), 0) FROM entities"))
-            new = NewRows(writer.db, _ENTITIES, keys, numbers, last)
+            new = NewRows(writer.db, _ENTITIES, keys, numbers, (last, self._most))
             return list(map(partial(self._put_entity, writer, new), keys, records))
 
     def _put_entity(
@@ -267,7 +272,8 @@ class Intake:
     ) -> list[tuple[Outcome, int]]:
         """Write the rows of those memories that are not there; the seq of each."""
         ids, seqs = [each["id"] for each in records], [each["seq"] for each in records]
-        new = NewRows(writer.db, _CHUNKS, ids, seqs, writer.transaction.seq_before)
+        last = writer.transaction.seq_before
+        new = NewRows(writer.db, _CHUNKS, ids, seqs, (last, self._most))
         places = [
             self._put_row(writer, new, record, text.hash)
             for record, text in zip(records, indexed, strict=True)
@@ -380,7 +386,9 @@ class Intake:
         keys = [(*(self._id(each[end]) for end in ENDS), each["relation"]) for each in records]
         with self._database.writing("") as writer:
             db, last = writer.db, writer.relations.last_id
-            new = NewRows(db, _RELATIONS, keys, [each["id"] for each in records], last)
+            new = NewRows(
+                db, _RELATIONS, keys, [each["id"] for each in records], (last, self._most)
+            )
             places = list(map(partial(self._put_relation, db, new), keys, records))
             new.write()
             for (_, number), record in zip(places, records, strict=True):
@@ -422,7 +430,7 @@ class Intake:
             db = writer.db
             last = int(fetch_one(db, "SELECT coalesce(max(id), 0) FROM audit"))
             targets = [self._target(each) for each in records]
-            new = NewRows(db, _AUDIT, targets, [each["id"] for each in records], last)
+            new = NewRows(db, _AUDIT, targets, [each["id"] for each in records], (last, self._most))
             outcomes = [self._put_audit(db, new, each) for each in records]
             new.write()
             return outcomes

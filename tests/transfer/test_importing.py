@@ -165,6 +165,25 @@ def test_nothing_that_was_imported_can_be_undone(source: Path, tmp_path: Path) -
     assert exported(tmp_path / "other.db") == before
 
 
+def test_numbers_from_outside_are_renumbered_and_cost_no_memory(tmp_path: Path) -> None:
+    at = {"timestamp": "2026-07-01T10:00:00.000Z", "created_at": "2026-07-01T10:00:00.000Z"}
+    at["valid_from"] = at["timestamp"]
+    records: Lines = [
+        {"type": "chunk", "id": f"chunk_20260701T100000000Z_{n:012x}", "content": f"kettle {n}"}
+        | at
+        | {"seq": seq}
+        for n, seq in enumerate((3, 1 << 48, 300_000_000))
+    ]
+    ends = {"type": "relation", "source_id": records[0]["id"], "target_id": records[1]["id"]}
+    records.append(ends | at | {"id": 1 << 48, "relation": "beside"})
+    assert total(taken_in(written(records), tmp_path / "memory.db"), "new") == 4
+    with Memory(config=settings(tmp_path / "memory.db")) as memory:
+        assert len(memory.recall("kettle", strategy="meta")["hits"]) == 3
+        with sqlite_of(memory).reader() as db:
+            assert list(db.execute("SELECT seq FROM chunks")) == [(3,), (4,), (5,)]
+            assert list(db.execute("SELECT id FROM relations")) == [(1,)]
+
+
 ORDERS = {
     "columns": ["chunks", [1], None, {"1 FROM chunks; UPDATE chunks SET content = 'x'; --": 1}],
     "before": ["chunks", [1], {"content = 'x', valid_until": None}, {}],
