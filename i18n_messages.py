@@ -147,6 +147,34 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "文件没有正确记录生成向量的模型（{key}）。未作任何改动；请恢复备份，或运行"
         " `mn doctor --salvage FILE`。",
     },
+    "store.strange": {
+        "en": "{path} has something that is not mnelo's, or not as mnelo makes it: the {kind} {name}."
+        " Nothing was changed; restore a backup, or run `mn doctor --salvage FILE`.",
+        "zh": "{path} 含有不属于 mnelo 或与 mnelo 所建不同的内容：{kind} {name}。未作任何改动；"
+        "请恢复备份，或运行 `mn doctor --salvage FILE`。",
+    },
+    "store.lacking": {
+        "en": "{path} lacks {name}, which every memory has. Nothing was changed; restore a backup,"
+        " or run `mn doctor --salvage FILE`.",
+        "zh": "{path} 缺少每个记忆文件都有的 {name}。未作任何改动；请恢复备份，或运行"
+        " `mn doctor --salvage FILE`。",
+    },
+    "store.version": {
+        "en": "{path} does not say properly what version its schema has ({version}). Nothing was"
+        " changed; restore a backup, or run `mn doctor --salvage FILE`.",
+        "zh": "{path} 没有正确记录其结构版本（{version}）。未作任何改动；请恢复备份，或运行"
+        " `mn doctor --salvage FILE`。",
+    },
+    "store.no_file": {
+        "en": "{path} is no regular file; the memory needs one. Choose another file.",
+        "zh": "{path} 不是普通文件；记忆需要普通文件。请选择其他文件。",
+    },
+    "store.linked": {
+        "en": "{path} has another name, too (a hard link), under which SQLite would not see what is"
+        " being written. Nothing was changed; delete one of the names.",
+        "zh": "{path} 还有另一个名称（硬链接），SQLite 通过该名称无法得知正在写入的内容。"
+        "未作任何改动；请删除其中一个名称。",
+    },
     "store.unreachable": {
         "en": "{path} cannot be used: {error}. Nothing was stored.",
         "zh": "无法使用 {path}：{error}。未存储任何内容。",

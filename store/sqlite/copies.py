@@ -12,6 +12,7 @@ import sqlite_vec
 
 from core.errors import StoreBusy, StoreError
 from store.files import beside
+from store.sqlite import schema_check
 from store.sqlite.file_check import may_write
 from store.sqlite.hardening import harden
 from store.sqlite.migrations import SCHEMA_VERSION
@@ -157,6 +158,9 @@ def _counts(db: apsw.Connection, path: Path) -> Counts:
     schema = int(db.pragma("user_version"))
     if schema > SCHEMA_VERSION:
         raise StoreError("store.newer", path=path, version=schema, known=SCHEMA_VERSION)
+    if schema < 1:
+        raise StoreError("store.version", path=path, version=schema)
+    schema_check.refuse_strange(db, path, older=schema < SCHEMA_VERSION)
     return Counts(schema, *fetch_all(db, COPIED)[0])
 
 

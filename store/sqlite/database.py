@@ -21,7 +21,7 @@ from core import timestamps
 from core.errors import StoreBusy, StoreError
 from index.links import Spellings
 from store.files import beside
-from store.sqlite import migrations
+from store.sqlite import migrations, schema_check
 from store.sqlite.cue_snapshots import CueSnapshots
 from store.sqlite.file_check import examine, identity
 from store.sqlite.hardening import harden, trust_schema
@@ -104,8 +104,12 @@ class Database:
             raise StoreError(
                 "store.newer", path=self.path, version=version, known=migrations.SCHEMA_VERSION
             )
+        if version < 1 and application == APPLICATION_ID:
+            raise StoreError("store.version", path=self.path, version=version)
         if self.read_only and version < migrations.SCHEMA_VERSION:
             raise StoreError("store.read_only", path=self.path)
+        if self.read_only:
+            schema_check.refuse_strange(db, self.path)
 
     def connect(self, *, reader: bool = False) -> apsw.Connection:
         if self.read_only:

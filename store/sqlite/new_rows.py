@@ -24,8 +24,8 @@ class NewRows:
         bounds: tuple[int, int],
     ) -> None:
         """`statements` are three: to insert a row, to find which of `numbers` are in use, and to
-        find at which places of `keys` there is one in use. `bounds` are the highest number in use, and the
-        highest that is kept."""
+        find at which places of `keys` there is one in use. `bounds` are the highest number in
+        use, and the highest that is kept."""
         self._db, (self._last, self._most) = db, bounds
         self._insert, taken, there = statements
         self._rows: list[dict[str, Any]] = []
