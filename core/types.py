@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from core.errors import StoreError
 
-AT_ONCE = 2000  # rows of the file that are gone through at a time; more leave a core's cache
+BATCH_ROWS = 2000  # rows of the file that are gone through at a time; more leave a core's cache
 _BLANK = " " * len("2026-07-01T02:00:00.000Z")
 _BETWEEN, _SIGNS = [4, 7, 10, 13, 16, 19, 23], np.frombuffer(b"--T::.Z", np.uint8)
 _DIGITS = [place for place in range(len(_BLANK)) if place not in _BETWEEN]
@@ -99,7 +99,7 @@ class NewChunk:
     relations: Sequence[NewRelation] = ()
     vectors: Vectors | None = None
     made_by: str = ""
-    """The mark of the model that made the vectors."""
+    """The version of the model that made the vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,14 +282,14 @@ class Model:
     dim: int
     unrelated: float
     noise: Noise = ()
-    mark: str = ""
-    """Its name and when the file took it: vectors of two marks are never compared."""
+    version: str = ""
+    """Its name and when the file took it: vectors of two versions are never compared."""
 
 
-def in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def in_batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Some thousand rows at a time: their texts are in memory no longer than needed."""
     left = iter(rows)
-    while block := list(islice(left, AT_ONCE)):
+    while block := list(islice(left, BATCH_ROWS)):
         yield block
 
 
@@ -306,8 +306,8 @@ def milliseconds(
     """
     numbers = np.full(len(moments), _NEVER)
     given = [place for place, moment in enumerate(moments) if moment is not None]
-    for start in range(0, len(given), AT_ONCE):
-        places = given[start : start + AT_ONCE]
+    for start in range(0, len(given), BATCH_ROWS):
+        places = given[start : start + BATCH_ROWS]
         numbers[places], sound = _read_times([moments[place] for place in places])
         if not sound.all():
             wrong = places[int(np.argmin(sound))]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import StoreError
-from core.types import IndexRow, Scope, in_blocks, milliseconds
+from core.types import IndexRow, Scope, in_batches, milliseconds
 from index.names import Names
 from index.postings import HALVES, Part, Places, Rows
 from index.row_numbers import NO_ROW, RowNumbers
@@ -95,7 +95,7 @@ class Fields:
 
     def load(self, rows: Iterable[IndexRow]) -> list[Part]:
         """Fill the rows, sorted by session, timestamp and place; the terms of all chunks."""
-        parts = [self.append(block) for block in in_blocks(rows)]
+        parts = [self.append(block) for block in in_batches(rows)]
         self._resize(self.count + SPARE)
         self._link_all()
         return parts

@@ -543,7 +543,7 @@ class Guard:
         """The text as it may stand in a log."""
         return clean(text) if self._mode in ("redact", "refuse") else text
 
-    def told(self, kinds: Sequence[str]) -> Guarded:
+    def notice(self, kinds: Sequence[str]) -> Guarded:
         """The part of an answer that names the secrets; empty where there are none."""
         if not kinds:
             return {}

@@ -142,9 +142,9 @@ class Intake:
     def __init__(
         self, database: OpenFile, listed: Set[str], made_by: str = "", records: int = 0
     ) -> None:
-        """`listed` are the keys of the export's entities, `made_by` the mark of its vectors' model.
+        """`listed` are the keys of the export's entities, `made_by` the version of its vectors' model.
 
-        Vectors are put in while that is the file's mark; chunks without any wait for theirs. Of the
+        Vectors are put in while that is the file's version of the model; chunks without any wait for theirs. Of the
         export's numbers those are kept that as many records as there are, and some more, explain.
         """
         self._most = records + SPARE_NUMBERS
@@ -297,7 +297,7 @@ class Intake:
 
     def _fits(self, writer: Writer) -> bool:
         """Whether the export's vectors are of the file's model."""
-        return self._made_by != "" and self._made_by == writer.mark
+        return self._made_by != "" and self._made_by == writer.model_version
 
     def _complete(self, writer: Writer, new: Sequence[tuple[int, dict[str, Any], Indexed]]) -> None:
         """Write what hangs on new memories, and what they are found by."""

@@ -32,8 +32,8 @@ from store.sqlite.cue_snapshots import CueSnapshots
 from store.sqlite.statements import (
     ENDS,
     LAST_CHANGE,
-    MARK,
     MENTIONED,
+    MODEL_VERSION,
     SPELLED,
     fetch_all,
     fetch_one,
@@ -43,7 +43,7 @@ from store.sqlite.statements import (
 from store.sqlite.vectors import all_vectors, vectors_of
 from store.types import Snapshot
 
-RELATIONS_AT_ONCE = 20_000  # ids whose relations are read in one go: some megabytes
+BATCH_RELATIONS = 20_000  # ids whose relations are read in one go: some megabytes
 
 
 # --- SQL: searching --------------------------------------------------------------------
@@ -94,7 +94,7 @@ EVERY_END = {
 RELATION = _LINKED + "WHERE r.id = ?"
 LATEST = f"""
     SELECT (SELECT coalesce(max(rev), 0) FROM postings), (SELECT coalesce(max(id), 0) FROM changes),
-        (SELECT coalesce(max(id), 0) FROM relations), coalesce(({MARK}), '')
+        (SELECT coalesce(max(id), 0) FROM relations), coalesce(({MODEL_VERSION}), '')
 """
 CHANGES = "SELECT DISTINCT kind, what FROM changes WHERE id > ?"
 IS_LIVE = "SELECT 1 FROM entities WHERE id = ? AND valid_until IS NULL"
@@ -149,10 +149,10 @@ def _misread_is_damage(db: apsw.Connection) -> Iterator[None]:
 
 def load_snapshot(db: apsw.Connection, past: bool) -> Snapshot:
     with reading(db):
-        ((rev, change, relation, mark),) = fetch_all(db, LATEST)
+        ((rev, change, relation, version),) = fetch_all(db, LATEST)
         rows = map(IndexRow._make, db.execute(EVERY_INDEX_ROW, {"past": past}))
         index = Index(rows, lambda located: all_vectors(db, located), past=past)
-        index.rev, index.model = rev, mark
+        index.rev, index.model = rev, version
         which = {"past": past, "now": timestamps.now()}
         relations = _all_relations(db, which, relation)
         ways = RelationColumns(relations, *(db.execute(EVERY_END[end], which) for end in ENDS))
@@ -166,23 +166,23 @@ def _all_relations(
     """What RelationColumns has of relations, up to the last one."""
     first: int | None = 0
     while (first := fetch_one(db, NEXT_RELATION, (first,))) is not None and first <= last:
-        bound = which | {"first": first, "end": first + RELATIONS_AT_ONCE}
+        bound = which | {"first": first, "end": first + BATCH_RELATIONS}
         (found,) = fetch_all(db, RELATIONS_BETWEEN, bound)
         if found[0]:
             yield found
-        first += RELATIONS_AT_ONCE
+        first += BATCH_RELATIONS
 
 
 def _refreshed(db: apsw.Connection, snapshot: Snapshot) -> bool:
     """Read what was changed since; False where it is better to read everything anew."""
     if snapshot.index.needs_rebuild() or snapshot.links.needs_rebuild():
         return False
-    ((rev, change, relation, mark),) = fetch_all(db, LATEST)
-    if mark == snapshot.index.model and not snapshot.is_behind(rev, change, relation):
+    ((rev, change, relation, version),) = fetch_all(db, LATEST)
+    if version == snapshot.index.model and not snapshot.is_behind(rev, change, relation):
         return True
     with reading(db), snapshot.index.lock:
-        ((_, change, relation, mark),) = fetch_all(db, LATEST)
-        if mark != snapshot.index.model or is_behind(db, snapshot.change):
+        ((_, change, relation, version),) = fetch_all(db, LATEST)
+        if version != snapshot.index.model or is_behind(db, snapshot.change):
             return False
         seqs = _refresh_index(db, snapshot.index)
         _refresh_links(db, snapshot, seqs)

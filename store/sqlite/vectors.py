@@ -108,9 +108,9 @@ def model_of(db: apsw.Connection, prefix: str = "embedding") -> Model | None:
     try:
         noise = json.loads(rows[key := "noise"][0]) if "noise" in rows else []
         pairs = tuple((float(mean), float(deviation)) for mean, deviation in noise)
-        name, mark = rows[key := "model"]
+        name, version = rows[key := "model"]
         unrelated = float(rows[key := "unrelated"][0])
-        return Model(name, _dimension(rows[key := "dim"][0]), unrelated, pairs, mark)
+        return Model(name, _dimension(rows[key := "dim"][0]), unrelated, pairs, version)
     except (KeyError, TypeError, ValueError):
         raise StoreError("store.meta", key=f"{prefix}_{key}") from None
 
