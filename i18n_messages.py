@@ -129,6 +129,52 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "The disk of {path} is full; nothing was stored.",
         "zh": "{path} 所在磁盘已满；未存储任何内容。",
     },
+    "store.no_time": {
+        "en": "Row {key} of the table {table} has {text} where a time belongs. Nothing was changed;"
+        " restore a backup, or run `mn doctor --salvage FILE`.",
+        "zh": "表 {table} 的第 {key} 行在应为时间处写着 {text}。未作任何改动；请恢复备份，或运行"
+        " `mn doctor --salvage FILE`。",
+    },
+    "store.bad_row": {
+        "en": "Row {key} of the table {table} cannot be read. Nothing was changed; run"
+        " `mn doctor --fix`, or restore a backup.",
+        "zh": "无法读取表 {table} 的第 {key} 行。未作任何改动；请运行"
+        " `mn doctor --fix`，或恢复备份。",
+    },
+    "store.meta": {
+        "en": "The file does not say properly what model made its vectors ({key}). Nothing was"
+        " changed; restore a backup, or run `mn doctor --salvage FILE`.",
+        "zh": "文件没有正确记录生成向量的模型（{key}）。未作任何改动；请恢复备份，或运行"
+        " `mn doctor --salvage FILE`。",
+    },
+    "store.strange": {
+        "en": "{path} has something that is not mnelo's, or not as mnelo makes it: the {kind}"
+        " {name}. Nothing was changed; restore a backup, or run `mn doctor --salvage FILE`.",
+        "zh": "{path} 含有不属于 mnelo 或与 mnelo 所建不同的内容：{kind} {name}。未作任何改动；"
+        "请恢复备份，或运行 `mn doctor --salvage FILE`。",
+    },
+    "store.lacking": {
+        "en": "{path} lacks {name}, which every memory has. Nothing was changed; restore a backup,"
+        " or run `mn doctor --salvage FILE`.",
+        "zh": "{path} 缺少每个记忆文件都有的 {name}。未作任何改动；请恢复备份，或运行"
+        " `mn doctor --salvage FILE`。",
+    },
+    "store.version": {
+        "en": "{path} does not say properly what version its schema has ({version}). Nothing was"
+        " changed; restore a backup, or run `mn doctor --salvage FILE`.",
+        "zh": "{path} 没有正确记录其结构版本（{version}）。未作任何改动；请恢复备份，或运行"
+        " `mn doctor --salvage FILE`。",
+    },
+    "store.no_file": {
+        "en": "{path} is no regular file; the memory needs one. Choose another file.",
+        "zh": "{path} 不是普通文件；记忆需要普通文件。请选择其他文件。",
+    },
+    "store.linked": {
+        "en": "{path} has another name, too (a hard link), under which SQLite would not see what is"
+        " being written. Nothing was changed; delete one of the names.",
+        "zh": "{path} 还有另一个名称（硬链接），SQLite 通过该名称无法得知正在写入的内容。"
+        "未作任何改动；请删除其中一个名称。",
+    },
     "store.unreachable": {
         "en": "{path} cannot be used: {error}. Nothing was stored.",
         "zh": "无法使用 {path}：{error}。未存储任何内容。",
@@ -1359,6 +1405,14 @@ MESSAGES: dict[str, dict[str, str]] = {
     "doctor.fix_history": {
         "en": "restore a backup; recall goes on until then",
         "zh": "请恢复备份；在此之前仍可检索",
+    },
+    "doctor.values": {
+        "en": "{count} rows do not have what was written to them: {fault}.",
+        "zh": "有 {count} 行的内容与写入时不同：{fault}。",
+    },
+    "doctor.fix_values": {
+        "en": "restore a backup, or run `mn doctor --salvage FILE`",
+        "zh": "请恢复备份，或运行 `mn doctor --salvage FILE`",
     },
     "doctor.no_vectors": {
         "en": "The table of vectors is gone, but not what leads to it ({fault}: {count}).",

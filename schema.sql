@@ -249,17 +249,24 @@ CREATE VIRTUAL TABLE closed_trigrams USING fts5 (
 CREATE VIRTUAL TABLE trigram_terms USING fts5vocab (trigrams, instance);
 CREATE VIRTUAL TABLE closed_trigram_terms USING fts5vocab (closed_trigrams, instance);
 
--- What the text lane searches of a chunk: its text, its tags, its properties and its context.
+-- What the text lane searches of a chunk: its text, its tags, its properties and its context. Other
+-- programs open this file too: SQLite 3.40 must know every word of this schema.
 CREATE VIEW searchable AS
 SELECT
     seq,
     content,
-    concat_ws(
-        char(10),
-        (SELECT group_concat(tag, char(10)) FROM tags WHERE chunk_seq = seq),
-        (SELECT group_concat(atom, char(10)) FROM json_tree(metadata_json) WHERE atom IS NOT NULL),
-        (SELECT group_concat(text, '' ORDER BY part) FROM contexts WHERE chunk_seq = seq)
-    ) AS metadata
+    coalesce((
+        SELECT group_concat(line, char(10)) FROM (
+            SELECT group_concat(tag, char(10)) AS line FROM tags WHERE chunk_seq = seq
+            UNION ALL
+            SELECT group_concat(atom, char(10)) FROM json_tree(metadata_json)
+            WHERE atom IS NOT NULL
+            UNION ALL
+            SELECT group_concat(text, '') FROM (
+                SELECT text FROM contexts WHERE chunk_seq = seq ORDER BY part
+            )
+        )
+    ), '') AS metadata
 FROM chunks;
 
 -- What was asked and answered, the best five with their ranks.

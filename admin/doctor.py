@@ -45,6 +45,7 @@ ROUNDS = 3  # of looking and mending: what one mends may bring another to light
 
 INDEX_FAULTS = ("not in ", "wrongly in ", "halved ", "index of ", "cues of no word")
 ROW_FAULTS = ("references", "mentions of nobody", "names of nobody", "rounds beyond their text")
+VALUE_FAULTS = ("no time in ", "changed texts")
 VECTOR_FAULTS = ("orphans", "windows", "marks", "unmarked")
 DAMAGES = {"pages": "pages", "windows without vectors table": "no_vectors"}
 
@@ -172,6 +173,8 @@ class Diagnosis(health.Installation):
                 yield self._found("vectors", what=what, fixable=True)
             elif fault.startswith(INDEX_FAULTS):
                 yield self._found("indexes", fault=fault, count=count, fixable=True)
+            elif fault.startswith(VALUE_FAULTS):
+                yield self._found("values", "error", fault=fault, count=count)
             elif fault in ROW_FAULTS:
                 yield self._found("rows", fault=fault, count=count, fixable=True)
             else:

@@ -84,10 +84,10 @@ def day(moment: str, home: tzinfo) -> str:
     >>> day("2026-07-01T23:30:00.000Z", timezone(timedelta(hours=8)))
     '2026-07-02'
     """
-    utc = datetime.fromisoformat(moment[:-1]).replace(tzinfo=timezone.utc)
     try:
+        utc = datetime.fromisoformat(moment[:-1]).replace(tzinfo=timezone.utc)
         return utc.astimezone(home).date().isoformat()
-    except OverflowError:  # in the first or the last hours of all time
+    except (OverflowError, ValueError):  # in the first or the last hours of all time; or no time
         return moment[:10]
 
 

@@ -10,7 +10,19 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import StoreError
+
 BATCH_ROWS = 2000  # rows of the file that are gone through at a time; more leave a core's cache
+_BLANK = " " * len("2026-07-01T02:00:00.000Z")
+_BETWEEN, _SIGNS = [4, 7, 10, 13, 16, 19, 23], np.frombuffer(b"--T::.Z", np.uint8)
+_DIGITS = [place for place in range(len(_BLANK)) if place not in _BETWEEN]
+_VALUES: NDArray[np.float32] = np.vstack(
+    [
+        np.outer(10 ** np.arange(size)[::-1], np.arange(7) == unit)
+        for unit, size in enumerate((4, 2, 2, 2, 2, 2, 3))
+    ]
+).astype(np.float32)
+"""What each digit of a time counts in its year, month, day, hour, minute, second, millisecond."""
 _NEVER = np.datetime64("10000-01-01", "ms").astype(np.int64)  # after all that can be stored
 
 Row = TypeVar("Row")
@@ -281,17 +293,49 @@ def in_batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def milliseconds(moments: Sequence[str | None]) -> NDArray[np.int64]:
+def milliseconds(
+    moments: Sequence[str | None], table: str = "", keys: Sequence[Any] = ()
+) -> NDArray[np.int64]:
     """Stored times as numbers in the same order; None is after all of them.
+
+    Raises StoreError where a text is no time, which names its row: that of the table whose key
+    stands at the same place. NumPy is given numbers only: it ends the process over some texts.
 
     >>> milliseconds(["1970-01-01T00:00:01.500Z"]).tolist()
     [1500]
     """
     numbers = np.full(len(moments), _NEVER)
-    given = [place for place, moment in enumerate(moments) if moment]
-    without_zone = np.array([moments[place] for place in given], "S23")  # cut off
-    numbers[given] = without_zone.astype("M8[ms]").astype(np.int64)
+    given = [place for place, moment in enumerate(moments) if moment is not None]
+    for start in range(0, len(given), BATCH_ROWS):
+        places = given[start : start + BATCH_ROWS]
+        numbers[places], sound = _read_times([moments[place] for place in places])
+        if not sound.all():
+            wrong = places[int(np.argmin(sound))]
+            key = keys[wrong] if keys else "?"
+            raise StoreError("store.no_time", table=table, key=key, text=repr(moments[wrong])[:60])
     return numbers
+
+
+def _read_times(texts: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Times as numbers, and which of the texts are times at all."""
+    form = "".join(
+        text if type(text) is str and len(text) == len(_BLANK) and text.isascii() else _BLANK
+        for text in texts
+    )
+    signs = np.frombuffer(form.encode(), np.uint8).reshape(-1, len(_BLANK))
+    digits = signs[:, _DIGITS] - np.uint8(ord("0"))  # what is below 0 becomes large
+    sound = (digits <= 9).all(1) & (signs[:, _BETWEEN] == _SIGNS).all(1)
+    year, month, day, *clock = (digits.astype(np.float32) @ _VALUES).astype(np.int64).T
+    months = (12 * (year - 1970) + month - 1).astype("M8[M]")
+    days = months.astype("M8[D]").astype(np.int64) + day - 1
+    sound &= (
+        (year > 0) & (month > 0) & (month <= 12) & (days.astype("M8[D]").astype("M8[M]") == months)
+    )
+    numbers = days
+    for part, size in zip(clock, (24, 60, 60, 1000), strict=True):
+        sound &= part < size
+        numbers = numbers * size + part
+    return numbers, sound
 
 
 def new_chunk_id(now: str) -> str:

@@ -29,9 +29,7 @@ class Indexed:
             | UNSPACED * words.is_unspaced(body)
         )
         self.speaker = words.speaker(content)
-        self.hash = int.from_bytes(
-            hashlib.blake2b(content.encode(), digest_size=8).digest(), "big", signed=True
-        )
+        self.hash = hash_of(content.encode())
 
     @property
     def terms(self) -> Iterable[str]:
@@ -61,6 +59,11 @@ class Indexed:
         if max(total.values(), default=0) > MAX_WEIGHT:
             return {term: min(weight, MAX_WEIGHT) for term, weight in total.items()}
         return total
+
+
+def hash_of(content: bytes) -> int:
+    """By which a text is found again, and by which a changed one is noticed."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big", signed=True)
 
 
 @lru_cache(maxsize=1 << 10)

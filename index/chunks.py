@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.types import IndexRow, Vectors
-from index.fields import NO_ROW, Fields, Floats, Mask
+from index.fields import Fields, Floats, Mask
 from index.matrix import NO_VECTOR, Matrix
 from index.postings import Found, Places, Postings, Rows
 from index.quantized import Codes
+from index.row_numbers import NO_ROW
 
 Located = Callable[[NDArray[np.int64]], Rows]
 Parts = Iterator[tuple[Vectors, Rows]]

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import StoreError
 from core.types import IndexRow, Scope, in_batches, milliseconds
 from index.names import Names
 from index.postings import HALVES, Part, Places, Rows
+from index.row_numbers import NO_ROW, RowNumbers
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -46,7 +48,6 @@ _TYPES: dict[str, Any] = {
 }
 _TIMES = {"timestamp": "stamp", "valid_from": "since", "valid_until": "until"}
 """Fields by what an IndexRow calls them."""
-NO_ROW = -1  # as an index it leads to the last element of an array, which stands for no chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Fields:
         self._orders: dict[int, list[tuple[int, int, int]]] = {}
         self.arrays = _arrays(0)
         """Each kind of number, with free rows and one more element that stands for no chunk."""
-        self._row_of = np.full(1, NO_ROW, np.int32)  # by seq
+        self._row_of = RowNumbers()
         self.thread_lengths = np.zeros(1, np.float32)
         self._lengths: Counter[float] = Counter()  # how many chunks have each length
         self._averages: Averages | None = None
@@ -121,7 +122,7 @@ class Fields:
         for name in ("seq", "place", "flags", "importance"):
             self.arrays[name][at] = given[name]
         for name, field in _TIMES.items():
-            self.arrays[field][at] = milliseconds(given[name])
+            self.arrays[field][at] = milliseconds(given[name], "chunks", given["seq"])
         self.arrays["source"][at] = self.names.of_sources(given["source"])
         self.arrays["speaker"][at] = self.names.of_speakers(given["speaker"])
         self.arrays["session"][at] = self.sessions.numbers(given["session_id"])
@@ -131,8 +132,7 @@ class Fields:
         self.arrays["length"][at] = self.arrays["around"][at] = length
         self.arrays["before"][at] = self.arrays["after"][at] = NO_ROW
         self.arrays["live"][at] = True
-        self._row_of = _with_room(self._row_of, max(given["seq"], default=0) + 2, NO_ROW)
-        self._row_of[self.arrays["seq"][at]] = np.arange(at.start, at.stop)
+        self._row_of.put(given["seq"], at.start)
         self._lengths.update(length.tolist())
         self.thread_lengths = _with_room(self.thread_lengths, len(self.sessions) + 1, 0)
         np.add.at(self.thread_lengths, thread, np.where(unnamed, 0, length))
@@ -158,7 +158,7 @@ class Fields:
                 self.thread_lengths[thread] -= length
             self.arrays["live"][row] = False
             self.arrays["around"][row] = 0
-            self._row_of[seq] = NO_ROW
+            self._row_of.drop(seq)
             self._dead += 1
 
     def needs_rebuild(self) -> bool:
@@ -248,8 +248,7 @@ class Fields:
 
     def located(self, seqs: NDArray[np.int64]) -> Rows:
         """The row of each chunk; -1 for one that is not here."""
-        found: Rows = self._row_of[np.minimum(seqs, len(self._row_of) - 1)]
-        return found
+        return self._row_of.of(seqs)
 
     def seqs_of(self, rows: Rows) -> list[int]:
         seqs: list[int] = self.field("seq")[rows].tolist()
@@ -357,6 +356,9 @@ class Fields:
 
 def _terms(rows: Sequence[IndexRow]) -> Part:
     """The terms of some chunks, put together."""
+    for row in rows:
+        if len(row.terms) != 4 * len(row.weights) or row.seq < 1:
+            raise StoreError("store.bad_row", table="postings", key=row.seq)
     terms = np.frombuffer(b"".join([row.terms for row in rows]), "<u4")
     halves = np.frombuffer(b"".join([row.weights for row in rows]), np.uint8)
     return Part(terms, halves, np.array([len(row.weights) for row in rows], np.int32))

@@ -27,7 +27,6 @@ Numbers = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Nodes = Sequence[int] | Numbers
-Ends = NDArray[np.int32]
 Keep = Callable[[Numbers], Mask]
 
 MIN_CHANGES = 1024  # fewer changes are never worth a rebuild
@@ -204,9 +203,9 @@ class _Lists:
         """Takes a key for each value; `order` gives what the values of one key are sorted by."""
         self._order = order
         sorting = np.lexsort((*order(values), keys))
-        self._values = values[sorting].astype(np.int32)
+        self._values = _narrowed(values[sorting])
         unique, starts = np.unique(keys[sorting], return_index=True)
-        self._keys = unique.astype(np.int32)
+        self._keys = _narrowed(unique)
         self._starts = np.append(starts, len(keys))
         self._later: dict[int, list[int]] = {}
 
@@ -242,8 +241,9 @@ class _Lists:
     def _in_block(self, keys: NDArray[Any], limit: int) -> tuple[Numbers, Numbers]:
         if not len(self._keys):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        keys = keys.astype(np.int32)  # else all that are here would be converted
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        kind = np.iinfo(self._keys.dtype)
+        asked = np.clip(keys, kind.min, kind.max).astype(kind.dtype)  # else all would be converted
+        at = np.minimum(np.searchsorted(self._keys, asked), len(self._keys) - 1)
         starts = self._starts[at]
         sizes = np.minimum(self._starts[at + 1] - starts, limit) * (self._keys[at] == keys)
         places = np.repeat(np.arange(len(keys)), sizes)
@@ -264,16 +264,16 @@ class _Relations:
         )
         self._later: dict[int, int] = {}
 
-    def _ends(self, incidences: Iterable[Incidence], node: Callable[[str | int], int]) -> Ends:
+    def _ends(self, incidences: Iterable[Incidence], node: Callable[[str | int], int]) -> Numbers:
         """One end of each relation."""
         nodes, ids = _pairs(incidences, node)
-        ends = np.empty(self.count, np.int32)
+        ends = np.empty(self.count, np.int64)
         ends[np.searchsorted(self._id, ids)] = nodes
         return ends
 
     def put(self, row: LinkedRelation, node: Callable[[str | int], int]) -> int | None:
         """The place of a new relation; None where only the times of a known one changed."""
-        since, until = milliseconds([row.valid_from])[0], milliseconds([row.valid_until])[0]
+        since, until = milliseconds([row.valid_from, row.valid_until], "relations", [row.id] * 2)
         known = self._known(row.id)
         if known is not None:
             self._since[known], self._until[known] = since, until
@@ -314,7 +314,7 @@ class _Relations:
 
     def across(self, places: Numbers, nodes: Numbers) -> Numbers:
         """The other end of each relation."""
-        others: Numbers = self._source[places].astype(np.int64) + self._target[places] - nodes
+        others: Numbers = self._source[places] + self._target[places] - nodes
         return others
 
     def order(self, places: Numbers) -> tuple[NDArray[Any], ...]:
@@ -339,8 +339,10 @@ def _columns(
     return (
         np.fromstring(ids, np.int64, sep=","),
         np.array(list(map(float, weights.split(","))) if ids else (), np.float32),
-        milliseconds(since.split(",") if ids else ()),
-        milliseconds(until.split(",") if ids else ()),
+        milliseconds(since.split(",") if ids else (), "relations", ids.split(",")),
+        milliseconds(
+            [each or None for each in until.split(",")] if ids else (), "relations", ids.split(",")
+        ),
     )
 
 
@@ -355,6 +357,13 @@ def _pairs(
         numbers.append(listed)
     found = np.fromstring(",".join(numbers), np.int64, sep=",")
     return np.repeat(np.array(nodes, np.int64), np.array(sizes, np.intp)), found
+
+
+def _narrowed(numbers: Numbers) -> Numbers | NDArray[np.int32]:
+    """The numbers in half the memory, where all of them fit."""
+    kind = np.iinfo(np.int32)
+    fits = not len(numbers) or (numbers.min() >= kind.min and numbers.max() <= kind.max)
+    return numbers.astype(np.int32) if fits else numbers
 
 
 def _rank(places: Numbers) -> Numbers:

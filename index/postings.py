@@ -17,6 +17,7 @@ Places = NDArray[np.intp]
 """Rows, or places in an array, in the type that needs no conversion as an index."""
 Weights = NDArray[np.float32]
 
+SPARSE, LEAST = 4, 1 << 20  # term numbers for each posting, and beside these, that cost no more
 HALVES = 2  # weights are kept as whole halves: a word of the metadata counts half a word
 
 
@@ -65,6 +66,13 @@ class Postings:
 
         The list is emptied on the way, so that little is in memory twice.
         """
+        self._numbered = _numbering(parts)
+        if self._numbered is not None:
+            places = [np.searchsorted(self._numbered, part.terms) for part in parts]
+            parts[:] = [
+                part._replace(terms=at.astype(np.uint32))
+                for part, at in zip(parts, places, strict=True)
+            ]
         counts = _counts(parts)
         starts = np.append(0, np.cumsum(counts))
         self._starts = starts.astype(np.uint32)
@@ -90,6 +98,12 @@ class Postings:
         self._weights[at] = part.weights[order]
         free[each] += sizes
 
+    def _place(self, term: int, unknown: int) -> int:
+        if self._numbered is None:
+            return min(term, unknown)
+        at = int(np.searchsorted(self._numbered, term))
+        return at if at < len(self._numbered) and self._numbered[at] == term else unknown
+
     def add(self, row: int, terms: NDArray[np.uint32], weights: NDArray[np.uint8]) -> None:
         """The terms of one more chunk, each once; its row comes after all others."""
         for term, weight in zip(terms.tolist(), weights.tolist(), strict=True):
@@ -102,7 +116,7 @@ class Postings:
     def of(self, terms: Sequence[int | None]) -> Found:
         """The postings of some terms; None is a term that no chunk has."""
         unknown = len(self._starts) - 2  # the last place, which no term has
-        wanted = [unknown if term is None else min(term, unknown) for term in terms]
+        wanted = [unknown if term is None else self._place(term, unknown) for term in terms]
         at = np.array(wanted, np.intp)
         starts = self._starts[at].astype(np.intp)
         ends = self._starts[at + 1].astype(np.intp)
@@ -124,6 +138,14 @@ class Postings:
             np.repeat(np.arange(len(counts)), counts),
             counts,
         )
+
+
+def _numbering(parts: Sequence[Part]) -> NDArray[np.uint32] | None:
+    """The terms in order, where their numbers are too high for arrays as long as the highest."""
+    highest = max((int(part.terms.max(initial=0)) for part in parts), default=0)
+    if highest <= LEAST + SPARSE * sum(len(part.terms) for part in parts):
+        return None
+    return np.unique(np.concatenate([part.terms for part in parts]))
 
 
 def _counts(parts: Sequence[Part]) -> Places:

@@ -321,9 +321,9 @@ class Store(Protocol):
     def job_lock(self, job: str) -> JobLock:
         """The right to do a job that one process at a time may do."""
 
-    def intake(self, listed: Set[str], made_by: str = "") -> Intake:
-        """Takes in the records of an export: `listed` are the keys of its entities, `made_by` the
-        version of its vectors' model."""
+    def intake(self, listed: Set[str], made_by: str = "", records: int = 0) -> Intake:
+        """Takes in the records of an export, so many: `listed` are the keys of its entities,
+        `made_by` the version of its vectors' model."""
 
     # -- memories --
 

@@ -207,6 +207,58 @@ def test_sql_is_recognised_where_it_is() -> None:
     assert sql_in("x = 'Where it is from; which to update and set'") == []
 
 
+# Names of tables and columns that are listed in the code; each is looked at when it is added.
+OF_OURS = {
+    *{("checks.py", "table"), ("checks.py", "pragma"), ("cue_snapshots.py", "sql")},
+    *{("erasure.py", "table"), ("removal.py", "table"), ("text_rows.py", "table")},
+    *{("upkeep.py", "table"), ("upkeep.py", "key"), ("vectors.py", "table"), ("view.py", "closed")},
+    *{("next_vectors.py", name) for name in ("table", "old", "new", "inner")},
+    *{("row_changes.py", "each.name"), ("vectors.py", "width")},
+}
+BEGINS = re.compile(r"\s*(select|insert|update|delete|create|drop|alter|pragma|attach)\b", re.I)
+
+
+def put_into_sql(source: str) -> list[str]:
+    """What functions put into the text of SQL, beside constants and numbers."""
+    found: list[str] = []
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                found += filter(None, map(not_constant, parts_of_sql(node)))
+    return found
+
+
+def parts_of_sql(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.JoinedStr) and BEGINS.match(ast.unparse(node)[2:]):
+        return [each.value for each in node.values if isinstance(each, ast.FormattedValue)]
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "format":
+        return [*node.args, *(each.value for each in node.keywords)]
+    if not isinstance(node, ast.BinOp) or not isinstance(node.left, ast.Constant):
+        return []
+    return [node.right] if BEGINS.match(str(node.left.value)) else []
+
+
+def not_constant(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    if isinstance(node, ast.IfExp):
+        return not_constant(node.body) or not_constant(node.orelse)
+    is_number = "int(" in text or isinstance(node, ast.Constant)
+    return "" if is_number or text.strip("_").isupper() else text
+
+
+@named(sorted((ROOT / "store" / "sqlite").glob("*.py")))
+def test_no_sql_is_made_of_stored_text(path: Path) -> None:
+    put = {(path.name, each) for each in put_into_sql(path.read_text("utf-8"))}
+    assert put <= OF_OURS
+
+
+def test_what_is_put_into_sql_is_recognised() -> None:
+    for code in ('f"SELECT {row.table} FROM x"', '"DELETE FROM " + name', "SQL.format(column)"):
+        assert put_into_sql(f"def f():\n    {code}\n")
+    for code in ('f"SELECT {LIVE} FROM x"', "SQL.format(4 * int(dim))", 'f"{a} from {b}"'):
+        assert not put_into_sql(f"def f():\n    {code}\n")
+
+
 @named(SCRIPTS)
 def test_a_script_makes_the_modules_importable_before_it_needs_them(path: Path) -> None:
     first = next(name for name in imports(path.read_text("utf-8")) if name in TOP)

@@ -133,7 +133,7 @@ def import_file(
                 return _imported(_Work(source, judged, compare, progress), fits, wrote=False)
         with closing(open_store(config)) as store:
             version = store.adopt_model(model).version if model and fits else ""
-            intake = store.intake(judged.keys, version)
+            intake = store.intake(judged.keys, version, judged.good())
             return _imported(
                 _Work(source, judged, intake.put, progress, pause=PAUSE), fits, wrote=True
             )

@@ -306,32 +306,6 @@ RECORDS: Mapping[str, _Record] = {
     ),
 }
 
-MERGE = Fields(
-    {
-        "keep": _required(Id()),
-        "duplicate": _required(Id()),
-        "aliases": _required(Items(_Key(), MAX_BYTES)),
-        "mentions": _required(Items(ROW, MAX_BYTES)),
-        "relations": _required(
-            Items(
-                Fields(
-                    {
-                        "old": _required(ROW),
-                        "ended": Argument(WHEN),
-                        "new": Argument(ROW),
-                        "twin": Argument(ROW),
-                        "shown": _required(Items(ROW, MAX_BYTES)),
-                    }
-                ),
-                MAX_BYTES,
-            )
-        ),
-        "closed": _required(ROW),
-        "version": Argument(Items(ROW, 2)),
-    }
-)
-"""What a merge wrote down, from which undo_merge takes it back."""
-
 
 def read_record(kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
     """A record as the store takes it. Each one comes through here on its way in.
@@ -352,8 +326,6 @@ def read_record(kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
     elif kind == "chunk":
         _check_next(record)
         _check_beside(record)
-    elif kind == "audit" and record["action"] == "merge":
-        record["detail"] = MERGE.read("audit.detail", record["detail"])
     return record
 
 

@@ -4,14 +4,24 @@ Each check is one statement, whose rows are the faults. The text indexes and the
 by SQLite itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import apsw
 import numpy as np
 
+from index.analysis import hash_of
 from store.sqlite.cue_snapshots import all_cues
 from store.sqlite.nul import max_length
-from store.sqlite.statements import TEXT_INDEXES, fetch_all, fetch_one, has_vectors, reading
+from store.sqlite.statements import (
+    SINCE_EVER,
+    TEXT_INDEXES,
+    fetch_all,
+    fetch_one,
+    has_vectors,
+    reading,
+)
 from store.sqlite.vectors import VECTOR_CHECKS
 
 CHECK_STEPS = 10_000  # of SQLite's machine, after which a check looks at the clock: some 0.1 ms
@@ -71,6 +81,57 @@ ROUNDS_BEYOND = f"""
 """
 
 
+_TIMES = {
+    "chunks": ("seq", "timestamp", "created_at", "valid_from", "valid_until", "last_recalled"),
+    "entities": ("seq", "created_at", "updated_at", "valid_from", "valid_until", "last_recalled"),
+    "aliases": ("key", "valid_from"),
+    "relations": ("id", "created_at", "valid_from", "valid_until"),
+    "timeline": ("chunk_seq", "expires_at"),
+    "audit": ("id", "at"),
+    "recall_log": ("id", "created_at"),
+}
+_NO_TIME = f"""
+    {{0}} IS NOT NULL
+    AND (strftime('%Y-%m-%dT%H:%M:%fZ', {{0}}) IS NOT {{0}} OR {{0}} < '{SINCE_EVER}')
+"""
+WITHOUT_TIME = {
+    f"no time in {table}": f"SELECT {key} FROM {table} WHERE "
+    + " OR ".join(map(_NO_TIME.format, columns))
+    for table, (key, *columns) in _TIMES.items()
+}
+"""What finds the rows that have something else where a time belongs."""
+TEXTS = "SELECT seq, content_hash, CAST(content AS BLOB) FROM chunks"
+NAMED_ROWS = 5  # of a fault that names rows
+
+
+def _changed_texts(db: apsw.Connection) -> list[int]:
+    """The chunks whose text is no longer the one that was stored."""
+    return [seq for seq, known, text in db.execute(TEXTS) if hash_of(text) != known]
+
+
+def _first_column(db: apsw.Connection, sql: str) -> list[Any]:
+    return [row[0] for row in db.execute(sql)]
+
+
+def _each_named_fault(db: apsw.Connection) -> Iterator[tuple[str, int]]:
+    """Faults whose rows are named, since somebody has to look at each."""
+    found: dict[str, list[Any]] = {}
+    for name, sql in WITHOUT_TIME.items():
+        found[name] = _read_or(partial(_first_column, db, sql))
+    found["changed texts"] = _read_or(partial(_changed_texts, db))
+    for name, rows in found.items():
+        shown = f" (row {', '.join(map(str, rows[:NAMED_ROWS]))})" if rows else ""
+        yield name + shown, len(rows)
+
+
+def _read_or(read: Callable[[], list[Any]]) -> list[Any]:
+    """The rows of a fault; one that is unknown where they cannot be read."""
+    try:
+        return read()
+    except (apsw.CorruptError, UnicodeDecodeError):
+        return ["?"]
+
+
 def each_cue_fault(db: apsw.Connection) -> Iterator[tuple[str, int]]:
     """Faults of the cues that were read, if any were."""
     if not _count(db, "SELECT 1 FROM cue_postings LIMIT 1"):
@@ -108,6 +169,7 @@ def each_fault(db: apsw.Connection, pages: str) -> Iterator[tuple[str, int]]:
         yield name, _count(db, sql)
     if _count(db, "SELECT 1 FROM turns LIMIT 1"):
         yield "rounds beyond their text", _count(db, ROUNDS_BEYOND)
+    yield from _each_named_fault(db)
     yield from each_cue_fault(db)
     indexes = {table: _problems(db, f"{pages}({table})") for table in TEXT_INDEXES}
     for table, problems in indexes.items():

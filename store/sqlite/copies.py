@@ -12,7 +12,9 @@ import sqlite_vec
 
 from core.errors import StoreBusy, StoreError
 from store.files import beside
+from store.sqlite import schema_check
 from store.sqlite.file_check import claimed_bytes, may_write
+from store.sqlite.hardening import harden
 from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.statements import APPLICATION_ID, fetch_all, fetch_one
 from store.types import Counts
@@ -90,6 +92,7 @@ def exclusive(path: Path) -> Iterator[Callable[[BinaryIO], None]]:
 def _bring_log_in(path: Path) -> None:
     """Make the file the whole memory, with nothing beside it; a damaged one stays as it is."""
     with closing(apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)) as db:
+        harden(db)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         try:
             if fetch_one(
@@ -120,6 +123,7 @@ def _source(path: Path) -> apsw.Connection:
             return _as_it_lies(path)
         name, flags = name + "?mode=ro", apsw.SQLITE_OPEN_READONLY
     db = apsw.Connection(name, flags | apsw.SQLITE_OPEN_URI)
+    harden(db)
     db.set_busy_timeout(5000)
     db.pragma("query_only", True)
     return db
@@ -128,6 +132,7 @@ def _source(path: Path) -> apsw.Connection:
 def _target(path: Path) -> apsw.Connection:
     """A connection that fills an empty file of which nobody knows yet: nothing can be lost."""
     db = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
+    db.limit(apsw.SQLITE_LIMIT_ATTACHED, 0)
     db.pragma("journal_mode", "off")
     db.pragma("synchronous", "off")
     return db
@@ -140,6 +145,7 @@ def _as_it_lies(path: Path) -> apsw.Connection:
     db.enable_load_extension(True)
     db.load_extension(sqlite_vec.loadable_path())
     db.enable_load_extension(False)
+    harden(db)
     return db
 
 
@@ -154,6 +160,9 @@ def _counts(db: apsw.Connection, path: Path) -> Counts:
     schema = int(db.pragma("user_version"))
     if schema > SCHEMA_VERSION:
         raise StoreError("store.newer", path=path, version=schema, known=SCHEMA_VERSION)
+    if schema < 1:
+        raise StoreError("store.version", path=path, version=schema)
+    schema_check.refuse_strange(db, path, older=schema < SCHEMA_VERSION)
     return Counts(schema, *fetch_all(db, COPIED)[0])
 
 

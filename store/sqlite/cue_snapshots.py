@@ -105,7 +105,7 @@ def _cue_rows(db: apsw.Connection, sql: str, bound: dict[str, Any]) -> list[CueR
     from index.cue_index import CueRow
 
     rows = fetch_all(db, sql, bound)
-    stamps = milliseconds([row[3] for row in rows]).tolist()
+    stamps = milliseconds([row[3] for row in rows], "chunks", [row[0] for row in rows]).tolist()
     return [
         CueRow(seq, place, session, stamp, cues)
         for (seq, place, session, _, cues), stamp in zip(rows, stamps, strict=True)

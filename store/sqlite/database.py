@@ -21,13 +21,14 @@ from core import timestamps
 from core.errors import StoreBusy, StoreError
 from index.links import Spellings
 from store.files import beside
-from store.sqlite import migrations
+from store.sqlite import migrations, schema_check
 from store.sqlite.cue_snapshots import CueSnapshots
 from store.sqlite.file_check import examine, identity
+from store.sqlite.hardening import harden, trust_schema
 from store.sqlite.migrations import migrate
 from store.sqlite.row_changes import noting_changes
 from store.sqlite.snapshots import Snapshots
-from store.sqlite.statements import APPLICATION_ID, fetch_one
+from store.sqlite.statements import APPLICATION_ID, fetch_one, has_table
 from store.sqlite.view import View
 from store.sqlite.writer import Writer
 from store.types import CueSettings
@@ -103,8 +104,12 @@ class Database:
             raise StoreError(
                 "store.newer", path=self.path, version=version, known=migrations.SCHEMA_VERSION
             )
+        if version < 1 and application == APPLICATION_ID:
+            raise StoreError("store.version", path=self.path, version=version)
         if self.read_only and version < migrations.SCHEMA_VERSION:
             raise StoreError("store.read_only", path=self.path)
+        if self.read_only:
+            schema_check.refuse_strange(db, self.path)
 
     def connect(self, *, reader: bool = False) -> apsw.Connection:
         if self.read_only:
@@ -116,7 +121,7 @@ class Database:
         db.enable_load_extension(True)
         db.load_extension(sqlite_vec.loadable_path())
         db.enable_load_extension(False)
-        db.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+        harden(db)
         # Plans that no value can change: else many a statement is planned anew for each value.
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         db.pragma("cache_size", -(self._reader_kib if reader else self._writer_kib))
@@ -187,6 +192,8 @@ class Database:
         with self._write_lock:
             try:
                 with self.begun(self._db):
+                    # Only while a model is changed does a trigger of ours write to a vec0 table.
+                    trust_schema(self._db, has_table(self._db, "next_windows"))
                     yield self._db
             except BaseException:
                 self._terms.clear()  # some may be in no file
@@ -257,7 +264,7 @@ class Database:
         except apsw.BusyError:
             seconds = self._busy_ms / 1000
             raise StoreBusy("store.busy", path=self.path, seconds=seconds) from None
-        except (apsw.NotADBError, apsw.CorruptError) as error:
+        except (apsw.NotADBError, apsw.CorruptError, UnicodeDecodeError) as error:
             raise StoreError("store.damaged", path=self.path, error=error) from error
         except apsw.FullError as error:
             raise StoreError("store.full", path=self.path) from error

@@ -159,7 +159,7 @@ class EntryReads:
         vectors = np.frombuffer(b"".join(blobs), "<f4").reshape(len(rows), -1 if rows else 0)
         return EntryMatrix(
             np.array(seqs, np.int64),
-            milliseconds(expires),
+            milliseconds(expires, "timeline", seqs),
             np.array(kinds, np.intp),
             vectors,
             waiting=self.membership()[0] - len(rows),

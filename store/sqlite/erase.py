@@ -234,11 +234,10 @@ def _naming(db: apsw.Connection, sql: str, names: set[str]) -> list[int]:
 
 def drop_unused(db: apsw.Connection) -> None:
     """Remove terms, cues and names that nothing has any more, and SQLite's samples of rows."""
-    used = np.zeros(1 + int(fetch_one(db, "SELECT coalesce(max(id), 0) FROM terms")), np.bool_)
-    for (terms,) in db.execute("SELECT terms FROM postings"):
-        used[np.frombuffer(terms, "<u4")] = True
-    unused = [(int(each),) for each in np.flatnonzero(~used)]
-    db.executemany("DELETE FROM terms WHERE id = ?", unused)
+    terms = [np.frombuffer(row, "<u4") for (row,) in db.execute("SELECT terms FROM postings")]
+    known = np.array([row[0] for row in db.execute("SELECT id FROM terms")], np.int64)
+    unused = np.setdiff1d(known, np.unique(np.concatenate([np.zeros(0, np.uint32), *terms])))
+    db.executemany("DELETE FROM terms WHERE id = ?", [(each,) for each in unused.tolist()])
     drop_unused_cues(db)
     db.execute("DELETE FROM name_words WHERE key NOT IN (SELECT key FROM aliases)")
     if fetch_one(db, "SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'"):

@@ -7,6 +7,7 @@ import apsw
 from core import timestamps
 from store.sqlite.database import Database
 from store.sqlite.erase import ERASED, drop_unused, erase_entities, erase_some, to_erase
+from store.sqlite.hardening import let_vacuum
 from store.sqlite.next_vectors import NextVectors
 from store.sqlite.statements import PUT_META, TEXT_INDEXES, fetch_one, reading, to_json
 from store.types import Erasing, Found
@@ -54,6 +55,7 @@ class Erasure:
             try:
                 for table in TEXT_INDEXES:
                     db.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+                let_vacuum(db)
                 db.execute("VACUUM")
                 db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                 db.execute("DELETE FROM meta WHERE key = ?", (ERASED,))

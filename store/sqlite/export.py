@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 
 from core.types import LiveText
+from store.sqlite.row_changes import without_undo
 from store.sqlite.statements import SEGMENTS, fetch_all, read_json
 from store.sqlite.vectors import vectors_of
 
@@ -82,7 +83,8 @@ class RecordReads:
         for row in _tables(db, EXPORTED_RELATIONS):
             yield "relation", read_json(row, "properties", "evidence")
         for row in _tables(db, EXPORTED_AUDIT):
-            yield "audit", read_json(row, "detail")
+            record = read_json(row, "detail")
+            yield "audit", record | {"detail": without_undo(row["action"], record["detail"])}
 
     def texts_of_source(self, source: str) -> Iterator[tuple[str, str, str, bool]]:
         sql = """

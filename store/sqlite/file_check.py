@@ -1,7 +1,9 @@
 """What can be told of a database file before SQLite touches it."""
 
 import errno
+import glob
 import os
+import stat
 from pathlib import Path
 
 from core.errors import StoreError
@@ -20,6 +22,7 @@ def examine(path: Path) -> bool:
     try:
         if path.is_dir():
             raise StoreError("store.folder", path=path)
+        _refuse_other_names(path)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         writable = _may_write(path)
         with path.open("rb") as file:
@@ -31,6 +34,21 @@ def examine(path: Path) -> bool:
     if header and _cut_short(path, header):
         raise StoreError("store.damaged", path=path, error=message("store.cut"))
     return writable
+
+
+def _refuse_other_names(path: Path) -> None:
+    """Refuse what is no file, and a file that others may open under another name.
+
+    A restore that was ended in the middle has given it one, which is never opened.
+    """
+    if not path.exists():
+        return
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError("store.no_file", path=path)
+    kept = path.parent.glob(glob.escape(path.name) + ".before-restore-*")
+    if found.st_nlink > 1 and not any(each.samefile(path) for each in kept):
+        raise StoreError("store.linked", path=path)
 
 
 def _may_write(path: Path) -> bool:

@@ -6,6 +6,7 @@ import apsw
 
 from core.errors import StoreError
 from core.types import is_chunk_id
+from store.sqlite import schema_check
 from store.sqlite.file_check import examine, identity
 from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.statements import APPLICATION_ID, PENDING, fetch_all, fetch_one
@@ -51,8 +52,9 @@ class Inspector(SqliteStore):
         self.version = int(db.pragma("user_version"))
         if db.pragma("application_id") != APPLICATION_ID:
             raise StoreError("store.foreign", path=self.path)
-        if self.version > SCHEMA_VERSION:
+        if not 1 <= self.version <= SCHEMA_VERSION:
             super()._recognise(db)
+        schema_check.refuse_strange(db, self.path, older=self.version < SCHEMA_VERSION)
 
     def kinds(self) -> list[tuple[str, int]]:
         with self.reader() as db:

@@ -16,6 +16,7 @@ from index.analysis import Indexed
 from store.sqlite.entries import PUT_ENTRY, add_context
 from store.sqlite.new_rows import NewRows
 from store.sqlite.open_file import OpenFile
+from store.sqlite.row_changes import without_undo
 from store.sqlite.statements import (
     CHUNK_VERSION,
     ENDS,
@@ -122,6 +123,9 @@ METADATA_OF_CHUNKS = """
 """
 SET_PLACE = "UPDATE postings SET place = ?, rev = ? WHERE chunk_seq = ?"
 
+MOST_DIGITS = 20  # of a row's number
+SPARE_NUMBERS = 10_000  # of rows that were erased where the export comes from
+
 _OPENED = ("kind", "name", "summary", "properties", "updated_at")
 _WRITTEN_ONCE = ("content", "source", "session_id", "timestamp", "created_at", "valid_from")
 
@@ -135,11 +139,15 @@ class Intake:
     new ones, and so does whatever refers to them.
     """
 
-    def __init__(self, database: OpenFile, listed: Set[str], made_by: str = "") -> None:
+    def __init__(
+        self, database: OpenFile, listed: Set[str], made_by: str = "", records: int = 0
+    ) -> None:
         """`listed` are the keys of the export's entities, `made_by` is its vectors' model version.
 
-        Vectors are put in while the file has that version; chunks without any wait for theirs.
+        Vectors are put in while the file has that version; chunks without any wait for theirs. Row
+        numbers of the export are kept as far as its number of `records` explains them.
         """
+        self._most = records + SPARE_NUMBERS
         self._database, self._listed, self._made_by = database, listed, made_by
         self._ids: dict[str, str] = {}  # entities that are spelled otherwise here
         kinds = ("chunk", "entity", "relation", "audit")
@@ -211,7 +219,7 @@ class Intake:
         with self._database.writing("") as writer:
             writer.texts.look_up(words.stems(terms))
             last = int(fetch_one(writer.db, "SELECT coalesce(max(seq), 0) FROM entities"))
-            new = NewRows(writer.db, _ENTITIES, keys, numbers, last)
+            new = NewRows(writer.db, _ENTITIES, keys, numbers, (last, self._most))
             return list(map(partial(self._put_entity, writer, new), keys, records))
 
     def _put_entity(
@@ -264,7 +272,8 @@ class Intake:
     ) -> list[tuple[Outcome, int]]:
         """Write the rows of those memories that are not there; the seq of each."""
         ids, seqs = [each["id"] for each in records], [each["seq"] for each in records]
-        new = NewRows(writer.db, _CHUNKS, ids, seqs, writer.transaction.seq_before)
+        last = writer.transaction.seq_before
+        new = NewRows(writer.db, _CHUNKS, ids, seqs, (last, self._most))
         places = [
             self._put_row(writer, new, record, text.hash)
             for record, text in zip(records, indexed, strict=True)
@@ -377,7 +386,9 @@ class Intake:
         keys = [(*(self._id(each[end]) for end in ENDS), each["relation"]) for each in records]
         with self._database.writing("") as writer:
             db, last = writer.db, writer.relations.last_id
-            new = NewRows(db, _RELATIONS, keys, [each["id"] for each in records], last)
+            new = NewRows(
+                db, _RELATIONS, keys, [each["id"] for each in records], (last, self._most)
+            )
             places = list(map(partial(self._put_relation, db, new), keys, records))
             new.write()
             for (_, number), record in zip(places, records, strict=True):
@@ -410,7 +421,7 @@ class Intake:
         own = self._numbers["audit"].get(record["id"], record["id"])
         for number, detail in fetch_all(db, SAME_RECORD_HERE, here | {"id": own or 0}):
             mine = number == own or number not in self._new_audits
-            if mine and json.loads(detail) == here["detail"]:
+            if mine and without_undo(record["action"], json.loads(detail)) == here["detail"]:
                 return "there", number
         return "new", None
 
@@ -419,7 +430,7 @@ class Intake:
             db = writer.db
             last = int(fetch_one(db, "SELECT coalesce(max(id), 0) FROM audit"))
             targets = [self._target(each) for each in records]
-            new = NewRows(db, _AUDIT, targets, [each["id"] for each in records], last)
+            new = NewRows(db, _AUDIT, targets, [each["id"] for each in records], (last, self._most))
             outcomes = [self._put_audit(db, new, each) for each in records]
             new.write()
             return outcomes
@@ -439,43 +450,21 @@ class Intake:
         return outcome
 
     def _renumbered(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The record with the ids and numbers that its targets have here."""
-        detail = record["detail"]
-        if record["action"] == "merge":
-            detail = self._merge_renumbered(detail)
+        """The record with the target that it has here, and without what could be done with it."""
+        detail = without_undo(record["action"], record["detail"])
+        for name in ("keep", "duplicate") if record["action"] == "merge" else ():
+            if isinstance(detail.get(name), str):
+                detail[name] = self._id(detail[name])
         return record | {"target_id": self._target(record), "detail": detail}
 
     def _target(self, record: dict[str, Any]) -> str:
         target, kind = str(record["target_id"]), record["target_kind"]
         if kind == "entity":
             return str(self._id(target))
-        if kind in ("relation", "merge") and target.isdigit():
+        if kind in ("relation", "merge") and target.isdecimal() and len(target) < MOST_DIGITS:
             numbers = self._numbers["audit" if kind == "merge" else "relation"]
             return str(numbers.get(int(target), int(target)))
         return target
-
-    def _merge_renumbered(self, detail: dict[str, Any]) -> dict[str, Any]:
-        """What a merge wrote down for undo_merge, in the numbers that its rows have here."""
-
-        def led(kind: str, numbers: Any) -> Any:
-            if isinstance(numbers, list):
-                return [led(kind, number) for number in numbers]
-            return self._numbers[kind].get(numbers, numbers)
-
-        moved = [
-            each
-            | {name: led("relation", each[name]) for name in ("old", "new", "twin")}
-            | {"shown": led("chunk", each["shown"])}
-            for each in detail["relations"]
-        ]
-        return detail | {
-            "keep": self._id(detail["keep"]),
-            "duplicate": self._id(detail["duplicate"]),
-            "mentions": led("chunk", detail["mentions"]),
-            "relations": moved,
-            "closed": led("entity", detail["closed"]),
-            "version": led("entity", detail["version"]),
-        }
 
 
 def _opened(values: Sequence[Any]) -> tuple[Any, ...]:

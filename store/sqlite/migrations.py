@@ -5,6 +5,7 @@ it lacks, and then gets terms for what has none, all in one transaction.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import apsw
 
@@ -12,6 +13,7 @@ from config import ROOT
 from core import timestamps
 from index.analysis import Indexed
 from index.links import Spellings
+from store.sqlite import schema_check
 from store.sqlite.statements import APPLICATION_ID, fetch_all
 from store.sqlite.writer import Writer
 
@@ -133,23 +135,28 @@ def _to_timeline(db: apsw.Connection) -> None:
             value TEXT NOT NULL
         ) STRICT, WITHOUT ROWID;
     """)
-    _search_contexts(db)
 
 
-def _search_contexts(db: apsw.Connection) -> None:
+def _to_plain_view(db: apsw.Connection) -> None:
+    """From version 5: a view that older programs of SQLite can read, which refused the schema."""
     db.execute("""
         DROP VIEW searchable;
         CREATE VIEW searchable AS
         SELECT
             seq,
             content,
-            concat_ws(
-                char(10),
-                (SELECT group_concat(tag, char(10)) FROM tags WHERE chunk_seq = seq),
-                (SELECT group_concat(atom, char(10)) FROM json_tree(metadata_json)
-                    WHERE atom IS NOT NULL),
-                (SELECT group_concat(text, '' ORDER BY part) FROM contexts WHERE chunk_seq = seq)
-            ) AS metadata
+            coalesce((
+                SELECT group_concat(line, char(10)) FROM (
+                    SELECT group_concat(tag, char(10)) AS line FROM tags WHERE chunk_seq = seq
+                    UNION ALL
+                    SELECT group_concat(atom, char(10)) FROM json_tree(metadata_json)
+                    WHERE atom IS NOT NULL
+                    UNION ALL
+                    SELECT group_concat(text, '') FROM (
+                        SELECT text FROM contexts WHERE chunk_seq = seq ORDER BY part
+                    )
+                )
+            ), '') AS metadata
         FROM chunks;
     """)
 
@@ -159,6 +166,7 @@ MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     _to_changes,
     _to_cues,
     _to_timeline,
+    _to_plain_view,
 )
 """Step n brings a file of version n to version n + 1, in the transaction that records it."""
 
@@ -171,26 +179,34 @@ def migrate(db: apsw.Connection) -> None:
     Several processes may call it at once: one works, the others wait and find it done. What
     fails or is killed leaves nothing behind.
     """
-    if db.pragma("user_version") == SCHEMA_VERSION:
+    path = Path(db.filename)
+    version = db.pragma("user_version")
+    if version == SCHEMA_VERSION:
+        schema_check.refuse_strange(db, path)
         return
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)  # the file's own, which may be anybody's
     db.execute("BEGIN IMMEDIATE")
     try:
         version = db.pragma("user_version")
         if version == 0:
             db.execute((ROOT / "schema.sql").read_text("utf-8"))
             db.pragma("application_id", APPLICATION_ID)
-        else:
+        elif version < SCHEMA_VERSION:
+            schema_check.refuse_strange(db, path, older=True)
             for step in MIGRATIONS[version - 1 :]:
                 step(db)
             writer = Writer(db, timestamps.now(), "", {}, Spellings(()))
             _index_rest(writer)
             writer.finish()
+        schema_check.refuse_strange(db, path)
         db.pragma("user_version", SCHEMA_VERSION)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+    finally:
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
 
 
 def _index_rest(writer: Writer) -> None:

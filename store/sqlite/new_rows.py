@@ -21,11 +21,12 @@ class NewRows:
         statements: tuple[str, str, str],
         keys: Sequence[Any],
         numbers: Sequence[int | None],
-        last: int,
+        bounds: tuple[int, int],
     ) -> None:
         """`statements` are three: to insert a row, to find which of `numbers` are in use, and to
-        find at which places of `keys` there is one in use. `last` is the highest number in use."""
-        self._db, self._last = db, last
+        find at which places of `keys` there is one in use. `bounds` are the highest number in
+        use, and the highest that is kept."""
+        self._db, (self._last, self._most) = db, bounds
         self._insert, taken, there = statements
         self._rows: list[dict[str, Any]] = []
         self._taken = {row[0] for row in fetch_all(db, taken, (to_json(numbers),))}
@@ -43,12 +44,13 @@ class NewRows:
     ) -> list[int]:
         """Collect new rows that belong together; their numbers.
 
-        They keep the numbers that they had if all of these are free and in order, else they get
-        the next ones.
+        They keep the numbers that they had if all of these are free, in order and not too high,
+        else they get the next ones.
         """
         given = [number for number in numbers if number is not None]
         in_order = len(given) == len(rows) and given == sorted(set(given))
-        if not in_order or not self._taken.isdisjoint(given):
+        too_high = max(given, default=0) > self._most
+        if too_high or not in_order or not self._taken.isdisjoint(given):
             given = list(range(self._last + 1, self._last + 1 + len(rows)))
         self._taken.update(given)
         self._last = max(self._last, *given)

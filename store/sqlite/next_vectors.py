@@ -19,6 +19,7 @@ import apsw
 import numpy as np
 
 from core.types import Model, Vectors
+from store.sqlite.hardening import writing_inner_tables
 from store.sqlite.open_file import OpenFile
 from store.sqlite.statements import fetch_all, fetch_one, has_table, has_vectors
 from store.sqlite.vectors import make_vectors_table, model_of, record_model
@@ -159,7 +160,7 @@ class NextVectors:
             _mark_next(db)
 
     def switch(self, model: Model) -> None:
-        with self._database.transaction() as db:
+        with self._database.transaction() as db, writing_inner_tables(db):
             _mark_next(db)
             db.execute(SWITCH_WINDOWS)
             db.execute(DROP_NEXT_TABLES)
@@ -184,7 +185,8 @@ class NextVectors:
             with self._database.transaction() as db:
                 if not has_table(db, table):
                     return
-                dropped = len(fetch_all(db, DROP_BLOCKS.format(table), (BATCH_BLOCKS,)))
+                with writing_inner_tables(db):
+                    dropped = len(fetch_all(db, DROP_BLOCKS.format(table), (BATCH_BLOCKS,)))
         with self._database.transaction() as db:
             db.execute(f"DROP TABLE {table}")
 
@@ -199,5 +201,6 @@ def _rename_vectors(db: apsw.Connection, old: str, new: str) -> None:
     """Rename a vec0 table, and the tables that it keeps its rows in, which vec0 does not."""
     db.execute(f"ALTER TABLE {old} RENAME TO {new}")
     sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB ? || '_*'"
-    for (name,) in fetch_all(db, sql, (old,)):
-        db.execute(f"ALTER TABLE {name} RENAME TO {new}{name.removeprefix(old)}")
+    for inner in [name.removeprefix(old) for (name,) in fetch_all(db, sql, (old,))]:
+        if inner.isidentifier():  # else it is none of vec0's
+            db.execute(f"ALTER TABLE {old}{inner} RENAME TO {new}{inner}")

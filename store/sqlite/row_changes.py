@@ -3,7 +3,8 @@
 While an action writes, SQLite watches the tables of WATCHED. The detail of its record then has
 under `rows` what each row was before and after, and under `after` the highest numbers of that
 moment: what has a higher one came later. A merge notes under other names what it did
-(merging.py). A purge takes all that away from old records, of which rows may be gone.
+(merging.py). A purge takes all that away from old records, of which rows may be gone, and an import
+from every record: what another file says of its rows is not done to ours.
 """
 
 import json
@@ -96,13 +97,34 @@ def _row_changes(db: apsw.Connection, changeset: bytes) -> Iterator[RowChange]:
 
 
 def noted_changes(detail: dict[str, Any]) -> list[RowChange]:
-    """The rows that a record notes."""
-    return [RowChange(*row) for row in detail.get("rows", ())]
+    """The rows that a record notes; none where it names anything that is not watched."""
+    try:
+        rows = [RowChange(*row) for row in detail.get("rows", ())]
+        return rows if all(map(_is_watched, rows)) else []
+    except (AttributeError, KeyError, TypeError):  # not written by us
+        return []
+
+
+def _is_watched(row: RowChange) -> bool:
+    keys, columns = WATCHED[row.table]
+    named = {*row.after, *(row.before or ())}
+    values = [*row.key, *row.after.values(), *(row.before or {}).values()]
+    return (
+        len(row.key) == len(keys)
+        and named.issubset(columns)
+        and all(value is None or isinstance(value, int | str) for value in values)
+    )
 
 
 def tells_undo(action: str, detail: dict[str, Any]) -> bool:
     """Whether a record tells what an undo needs."""
-    return "closed" in detail if action == "merge" else bool(detail.get("rows"))
+    return "closed" in detail if action == "merge" else bool(noted_changes(detail))
+
+
+def without_undo(action: str, detail: dict[str, Any]) -> dict[str, Any]:
+    """A record's detail without what an undo goes by."""
+    names = (*_OF_ROWS, *_OF_MERGE) if action == "merge" else _OF_ROWS
+    return {key: value for key, value in detail.items() if key not in names}
 
 
 def without_rows(detail: dict[str, Any]) -> dict[str, Any]:

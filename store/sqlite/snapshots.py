@@ -18,11 +18,13 @@ process's own.
 
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
 
 from core import timestamps
+from core.errors import StoreError
 from core.types import IndexRow, LinkedRelation, RelationColumns
 from index.chunks import Index
 from index.links import Links, Spellings
@@ -79,6 +81,7 @@ RELATIONS_BETWEEN = f"""
         group_concat(coalesce(r.valid_until, ''))
     FROM relations r WHERE r.id >= :first AND r.id < :end AND {_NOT_OVER}
 """
+NEXT_RELATION = "SELECT min(id) FROM relations WHERE id >= ?"  # ids may lie far apart
 EVERY_END = {
     end: f"""
         SELECT {_END.format(end)}, r.ids FROM (
@@ -112,9 +115,10 @@ class Snapshots:
 
     def current(self, db: apsw.Connection, past: bool) -> Snapshot:
         """The snapshot as of the last commit of anybody; whoever has an older one may go on."""
-        with self._lock:
+        with self._lock, _misread_is_damage(db):
             snapshot = self._snapshots.get(past)
             if snapshot is None or not _refreshed(db, snapshot):
+                self._snapshots.pop(past, None)  # where it fails half of it may be new
                 snapshot = self._snapshots[past] = load_snapshot(db, past)
             return snapshot
 
@@ -134,6 +138,15 @@ class Snapshots:
             return known
 
 
+@contextmanager
+def _misread_is_damage(db: apsw.Connection) -> Iterator[None]:
+    """Values that fit into no array were never written by us, whatever NumPy says of them."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise StoreError("store.damaged", path=db.filename, error=error) from error
+
+
 def load_snapshot(db: apsw.Connection, past: bool) -> Snapshot:
     with reading(db):
         ((rev, change, relation, version),) = fetch_all(db, LATEST)
@@ -151,11 +164,13 @@ def _all_relations(
     db: apsw.Connection, which: dict[str, Any], last: int
 ) -> Iterator[tuple[str, str, str, str]]:
     """What RelationColumns has of relations, up to the last one."""
-    for first in range(1, last + 1, BATCH_RELATIONS):
+    first: int | None = 0
+    while (first := fetch_one(db, NEXT_RELATION, (first,))) is not None and first <= last:
         bound = which | {"first": first, "end": first + BATCH_RELATIONS}
         (found,) = fetch_all(db, RELATIONS_BETWEEN, bound)
         if found[0]:
             yield found
+        first += BATCH_RELATIONS
 
 
 def _refreshed(db: apsw.Connection, snapshot: Snapshot) -> bool:

@@ -64,8 +64,8 @@ class SqliteStore(Database):
         self.next_vectors, self.erasure = NextVectors(self), Erasure(self)
         self.upkeep = Upkeep(self)
 
-    def intake(self, listed: Set[str], made_by: str = "") -> Intake:
-        return Intake(self, listed, made_by)
+    def intake(self, listed: Set[str], made_by: str = "", records: int = 0) -> Intake:
+        return Intake(self, listed, made_by, records)
 
     def job_lock(self, job: str) -> PrivateLock:
         return PrivateLock(beside(self.path, f".{job}"))

@@ -15,7 +15,7 @@ from store.sqlite.transaction import Transaction
 
 BATCH_POSTINGS = 2000  # rows that are written together, or fewer at the end of a transaction
 
-LAST_TERM = "SELECT coalesce(max(id), 0) FROM terms"
+LAST_TERM = "SELECT coalesce(max(id), 0) FROM terms WHERE id < 1 << 31"  # postings have 4 bytes
 PUT_TERM = "INSERT INTO terms (term, id) VALUES (?, ?)"
 PUT_POSTINGS = "INSERT OR REPLACE INTO postings VALUES (?, ?, ?, ?, ?, ?, ?)"
 PUT_PIECES = "INSERT INTO {0} (rowid, text) VALUES (?, ?)"

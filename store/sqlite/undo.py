@@ -154,6 +154,21 @@ TARGETS_OF_ROW = {
 }
 """For each table the audit's targets that a row belongs to, by the row's key."""
 
+_OF_KEY = {
+    table: " AND ".join(f"{name} = ?" for name in keys) for table, (keys, _) in WATCHED.items()
+}
+CURRENT = {
+    table: f"SELECT {', '.join(columns) or '1'} FROM {table} WHERE {_OF_KEY[table]}"
+    for table, (_, columns) in WATCHED.items()
+}
+REMOVE = {table: f"DELETE FROM {table} WHERE {where}" for table, where in _OF_KEY.items()}
+RESTORE = {
+    (table, column): f"UPDATE {table} SET {column} = ? WHERE {_OF_KEY[table]}"
+    for table, (_, columns) in WATCHED.items()
+    for column in columns
+}
+"""What reads, removes and restores a row of each table by its key: no word of them is stored."""
+
 REPEATED_UNCHANGED = ("chunks", "relations")
 """The tables of what can be stored again without a change of any row: only the audit shows it."""
 
@@ -217,7 +232,8 @@ def _refuse_undo(record: dict[str, Any], detail: dict[str, Any]) -> None:
     if record["undone_by"] is not None:
         raise InvalidInput("undo.done", id=record["id"], by=record["undone_by"])
     if not tells_undo(record["action"], detail):
-        raise InvalidInput("undo.nothing" if "rows" in detail else "undo.lacking", **named)
+        empty = detail.get("rows") == []
+        raise InvalidInput("undo.nothing" if empty else "undo.lacking", **named)
 
 
 class _Undo:
@@ -336,10 +352,11 @@ class _Undo:
 
     def _current(self, row: RowChange) -> dict[str, Any] | None:
         """What a row says now where the action wrote; None where it is gone."""
-        columns = list(row.after)
-        sql = f"SELECT {', '.join(['1', *columns])} FROM {row.table} WHERE {_of_key(row.table)}"
-        found = fetch_all(self._db, sql, row.key)
-        return dict(zip(columns, found[0][1:], strict=True)) if found else None
+        found = fetch_all(self._db, CURRENT[row.table], row.key)
+        if not found:
+            return None
+        here = dict(zip(WATCHED[row.table][1], found[0], strict=False))
+        return {name: here[name] for name in row.after}
 
     def _stays(self, row: RowChange) -> bool:
         """Whether a mention is there for another reason by now."""
@@ -353,17 +370,15 @@ class _Undo:
         if row.table == "chunks":
             remove_chunk(self._db, row.key[0])
         else:
-            self._db.execute(f"DELETE FROM {row.table} WHERE {_of_key(row.table)}", row.key)
+            self._db.execute(REMOVE[row.table], row.key)
         if row.table == "aliases":
             self._db.execute(REMOVE_NAME_WORDS, (row.key[0],))
         if row.table == "entities":
             self._db.execute(MENTIONS_OF_NOBODY)
 
     def _restore(self, row: RowChange) -> None:
-        before = row.before or {}
-        columns = ", ".join(f"{name} = ?" for name in before)
-        sql = f"UPDATE {row.table} SET {columns} WHERE {_of_key(row.table)}"
-        self._db.execute(sql, (*before.values(), *row.key))
+        for name, value in (row.before or {}).items():
+            self._db.execute(RESTORE[row.table, name], (value, *row.key))
         if row.table == "chunks":
             self._reopen(row.key[0])
 
@@ -382,7 +397,3 @@ class _Undo:
         named = fetch_all(self._db, NAMED_SINCE, {"keys": names, "since": since})
         known = {row[0] for row in fetch_all(self._db, MENTIONED, (seq,))}
         writer.entities.mention(seq, [row[0] for row in named if row[0] not in known], "found")
-
-
-def _of_key(table: str) -> str:
-    return " AND ".join(f"{name} = ?" for name in WATCHED[table][0])

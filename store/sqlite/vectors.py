@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core import timestamps
+from core.errors import StoreError
 from core.types import Model, Vectors
 from index.postings import Rows
 from store.sqlite.statements import PUT_META, fetch_all, fetch_one, has_vectors
+
+MAX_DIMENSION = 8192  # the most that vec0 takes
 
 # --- The index in memory ---------------------------------------------------------------
 
@@ -44,7 +47,15 @@ def _vectors_by_block(
 
 def dimension_of(db: apsw.Connection) -> int:
     """How many dimensions the file's vectors have; 0 where it has no model yet."""
-    return int(fetch_one(db, "SELECT value FROM meta WHERE key = 'embedding_dim'") or 0)
+    found = fetch_one(db, "SELECT value FROM meta WHERE key = 'embedding_dim'")
+    return 0 if found is None else _dimension(found)
+
+
+def _dimension(value: str) -> int:
+    """The file may say anything; memory is only asked for what a model may have."""
+    if not value.isdecimal() or len(value) > 4 or not 1 <= int(value) <= MAX_DIMENSION:
+        raise StoreError("store.meta", key="embedding_dim")
+    return int(value)
 
 
 def _vectors_at(db: apsw.Connection, places: Sequence[tuple[int, int, int]], dim: int) -> Vectors:
@@ -93,10 +104,15 @@ def model_of(db: apsw.Connection, prefix: str = "embedding") -> Model | None:
     rows = {key.removeprefix(f"{prefix}_"): each for key, *each in fetch_all(db, sql, (prefix,))}
     if not rows:
         return None
-    noise = json.loads(rows["noise"][0]) if "noise" in rows else []
-    (name, version), (dim, _), (unrelated, _) = rows["model"], rows["dim"], rows["unrelated"]
-    pairs = tuple((mean, deviation) for mean, deviation in noise)
-    return Model(name, int(dim), float(unrelated), pairs, version)
+    key = ""
+    try:
+        noise = json.loads(rows[key := "noise"][0]) if "noise" in rows else []
+        pairs = tuple((float(mean), float(deviation)) for mean, deviation in noise)
+        name, version = rows[key := "model"]
+        unrelated = float(rows[key := "unrelated"][0])
+        return Model(name, _dimension(rows[key := "dim"][0]), unrelated, pairs, version)
+    except (KeyError, TypeError, ValueError):
+        raise StoreError("store.meta", key=f"{prefix}_{key}") from None
 
 
 def record_model(db: apsw.Connection, model: Model, prefix: str = "embedding") -> None:

@@ -24,6 +24,7 @@ from core.types import Scope, Vectors
 from hash_embedder import HashEmbedder
 from index import chunks as chunks_module
 from index import fields as fields_module
+from index.analysis import hash_of
 from index.chunks import Index
 from index.matrix import nth_highest
 from index.names import Names
@@ -871,7 +872,7 @@ def _put_old(db: apsw.Connection, row: Mapping[str, Any]) -> None:
         "seq": seq,
         "id": _old_id(seq),
         "content": row["content"],
-        "content_hash": seq,
+        "content_hash": hash_of(row["content"].encode()),
         "source": row.get("source", "manual"),
         "session_id": row.get("session", "default"),
         "timestamp": _TIMES[0 if following or "4713" in row["content"] else row["from"]],

@@ -18,6 +18,7 @@ from config import Config
 from core.errors import InvalidInput
 from exports import Lines, exported, lines, settings, taken_in, written
 from hash_embedder import HashEmbedder
+from inside import sqlite_of
 from memories import Open
 from memory import Memory
 from store.sqlite.store import SqliteStore
@@ -147,27 +148,85 @@ def test_recall_answers_as_on_the_source(source: Path, tmp_path: Path) -> None:
     assert all(answers[0][0])
 
 
-def test_a_merge_can_be_taken_back_where_it_was_imported(source: Path, tmp_path: Path) -> None:
-    """Beside rows of its own, so that every number that the merge wrote down is another here."""
-    with Memory(config=settings(tmp_path / "other.db")) as memory:
-        for number in range(30):
-            memory.remember(f"Something else {number}", entities=[f"thing {number}"])
-            memory.relate(f"thing {number}", "thing 0", "beside")
-    exported(source)
+def test_nothing_that_was_imported_can_be_undone(source: Path, tmp_path: Path) -> None:
+    """What another file says was done is history here, and no order to change rows."""
     taken_in(exported(source), tmp_path / "other.db")
+    before = exported(tmp_path / "other.db")
     with Memory(config=settings(tmp_path / "other.db")) as memory:
-        record = next(
-            each
-            for each in lines(exported(tmp_path / "other.db"))
-            if each["type"] == "audit" and each["action"] == "merge"
-        )
-        assert memory.undo_merge(record["id"]) == 1
-        edges = memory.graph_query("O", max_hops=1)["edges"]
-        assert [(edge["source_id"], edge["target_id"]) for edge in edges] == [("O", "boat 2")]
-        assert memory.show_chunk(memory.recall("thing 7")["hits"][0]["chunk_id"])
-        owned = memory.graph_query("Otto", max_hops=1)["edges"]
-        assert [edge["target_id"] for edge in owned] == ["boat 1"]
-    assert faults(tmp_path / "other.db") == {}
+        records = memory.history(500)
+        assert {"merge", "update", "forget", "relate"} <= {each["action"] for each in records}
+        assert not any(each["can_undo"] for each in records)
+        for each in records:
+            with pytest.raises(InvalidInput):
+                memory.undo(each["audit_id"])
+        (merge,) = [each["audit_id"] for each in records if each["action"] == "merge"]
+        with pytest.raises(InvalidInput, match="does not hold what an undo needs"):
+            memory.undo_merge(merge)
+    assert exported(tmp_path / "other.db") == before
+
+
+def test_numbers_from_outside_are_renumbered_and_cost_no_memory(tmp_path: Path) -> None:
+    at = {"timestamp": "2026-07-01T10:00:00.000Z", "created_at": "2026-07-01T10:00:00.000Z"}
+    at["valid_from"] = at["timestamp"]
+    records: Lines = [
+        {"type": "chunk", "id": f"chunk_20260701T100000000Z_{n:012x}", "content": f"kettle {n}"}
+        | at
+        | {"seq": seq}
+        for n, seq in enumerate((3, 1 << 48, 300_000_000))
+    ]
+    ends = {"type": "relation", "source_id": records[0]["id"], "target_id": records[1]["id"]}
+    del at["timestamp"]
+    records.append(ends | at | {"id": 1 << 48, "relation": "beside"})
+    assert total(taken_in(written(records), tmp_path / "memory.db"), "new") == 4
+    with Memory(config=settings(tmp_path / "memory.db")) as memory:
+        assert len(memory.recall("kettle", strategy="meta")["hits"]) == 3
+        with sqlite_of(memory).reader() as db:
+            assert list(db.execute("SELECT seq FROM chunks")) == [(3,), (4,), (5,)]
+            assert list(db.execute("SELECT id FROM relations")) == [(1,)]
+
+
+ORDERS = {
+    "columns": ["chunks", [1], None, {"1 FROM chunks; UPDATE chunks SET content = 'x'; --": 1}],
+    "before": ["chunks", [1], {"content = 'x', valid_until": None}, {}],
+    "table": ["chunks SET content = 'x'; --", [1], {"valid_until": None}, {}],
+    "attach": ["tags", [1, "x"], None, {"1; ATTACH 'other.db' AS o; DELETE FROM o.t; --": 1}],
+    "unwatched": ["meta", ["dim"], {"value": "1"}, {}],
+    "key": ["chunks", [], {"valid_until": None}, {}],
+    "value": ["chunks", [1], {"valid_until": {"a": 1}}, {}],
+    "no list": ["chunks", 1, {"valid_until": None}, {}],
+    "short": ["chunks"],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_audit_record_is_never_executed_neither_from_an_export_nor_from_the_file(
+    tmp_path: Path, order: str
+) -> None:
+    detail = {"rows": [ORDERS[order]], "after": {"chunk": 1, "relation": 0, "change": 1}}
+    record = {
+        "type": "audit",
+        "at": "2026-07-01T10:00:00.000Z",
+        "action": "update",
+        "target_kind": "chunk",
+        "target_id": "x",
+        "detail": detail,
+    }
+    with Memory(config=settings(tmp_path / "memory.db")) as memory:
+        memory.remember("The ferry leaves at nine")
+    done = taken_in(written([record]), tmp_path / "memory.db")
+    assert total(done, "new") == 1
+    before = exported(tmp_path / "memory.db")
+    with Memory(config=settings(tmp_path / "memory.db")) as memory:
+        number = memory.history(1)[0]["audit_id"]
+        with pytest.raises(InvalidInput, match="undo"):
+            memory.undo(number)
+        with sqlite_of(memory).transaction() as db:
+            sql = "UPDATE audit SET detail_json = ? WHERE id = ?"
+            db.execute(sql, (json.dumps(detail), number))
+        assert not memory.history(1)[0]["can_undo"]
+        with pytest.raises(InvalidInput, match="does not hold what an undo needs"):
+            memory.undo(number)
+    assert exported(tmp_path / "memory.db") == before
 
 
 def test_what_was_imported_beside_other_rows_is_known_again(tmp_path: Path) -> None:
