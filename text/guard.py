@@ -38,7 +38,6 @@ and French. Of 57 more innocent ones a single one is suspected.
 import base64
 import binascii
 import re
-import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -47,6 +46,7 @@ from typing import Any, NamedTuple
 from core.errors import InvalidInput
 from core.results import Guarded
 from mnelo_locale import message
+from text.folding import fold
 
 KINDS = ("private_key", "api_key", "token", "password", "identity", "card", "phone")
 """What is looked for. Where two overlap, the one that stands first here gives its name."""
@@ -69,7 +69,7 @@ def scan(text: str) -> list[Finding]:
     >>> scan("the password is changed monthly"), scan("密码：Blau7Fuchs")
     ([], [Finding(kind='password', start=3, end=13)])
     """
-    folded, places = _fold(text)
+    folded, places = fold(text)
     found = [each for look in _LOOKS for each in look(folded)]
     joined = _joined(found) if found else []
     if places is None:
@@ -111,34 +111,6 @@ def _joined(found: Iterable[Finding]) -> list[Finding]:
             each = Finding(kind, last.start, max(last.end, each.end))
         joined.append(each)
     return joined
-
-
-# --- Folding ---------------------------------------------------------------------------
-
-_UNSEEN = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff"
-_AS_ASCII = {
-    **{ord(char) + 0xFEE0: char for char in string.ascii_letters + string.digits + "#%&*+-./@_"},
-    **dict.fromkeys((0xA0, 0x2002, 0x2003, 0x2009, 0x202F, 0x3000), " "),
-    **dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2212), "-"),
-    0x130: "I",  # the one letter that is longer in lower case
-}
-_ODD = re.compile(f"[{_UNSEEN}{''.join(map(chr, _AS_ASCII))}]")
-_UNSEEN_ONE = re.compile(f"[{_UNSEEN}]")
-
-
-def _fold(text: str) -> tuple[str, list[int] | None]:
-    """The text in plain letters and digits, and where each stood; None where all stay in place."""
-    if text.isascii() or not _ODD.search(text):
-        return text, None
-    if not _UNSEEN_ONE.search(text):
-        return text.translate(_AS_ASCII), None
-    places: list[int] = []
-    at = 0
-    for unseen in _UNSEEN_ONE.finditer(text):
-        places += range(at, unseen.start())
-        at = unseen.end()
-    places += range(at, len(text))
-    return _UNSEEN_ONE.sub("", text).translate(_AS_ASCII), places
 
 
 # --- Keys of services ------------------------------------------------------------------
@@ -416,8 +388,8 @@ def _is_password(value: _Value) -> bool:
 
 def _labelled(label: str, text: str) -> list[Finding]:
     """What scan finds in the value of a property, and the whole of it where its name says so."""
-    match = _LABEL.search(_fold(label)[0].lower())
-    words = _fold(text)[0].split()
+    match = _LABEL.search(fold(label)[0].lower())
+    words = fold(text)[0].split()
     alone = len(words) == 1
     if match and any(_is_secret(_kind(match), _Value(each, 0, alone), "") for each in words):
         return [Finding(_kind(match), 0, len(text))]
