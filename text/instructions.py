@@ -170,6 +170,22 @@ _ENGLISH = (
         rf"|\bfrom now on,?{_G}you{_G}(?:will|must|shall|are to|only|should)\s[^.!?\n]{{0,12}}?{_SAY}\b"
         rf"|\byou{_G}must{_G}(?:now|immediately|only){_G}(?:only )?{_SAY}\b",
     ),
+    _way(
+        "you are",
+        rf"\bif you(?: are|'re) (?:an? |the )?(?:{_AGENT}|assistant|agent|bot)\b"
+        rf"|\byour new{_G}(?:task|goal|objective|mission|role|purpose|job){_G}is[^.!?\n]{{0,30}}?{_THINGS}"
+        r"|\byou (?:must|should|will) (?:not|no longer) (?:follow|obey|listen to|serve|help) (?:the|your) (?:user|owner)",
+    ),
+    _way(
+        " mode",
+        rf"\b(?:developer|god|dan|jailbreak|unrestricted|sudo) mode\b[^.!?\n]{{0,20}}?\byou[^.!?\n]{{0,20}}?(?:{_SAY}"
+        r"|can do|have no)\b",
+    ),
+    _way(
+        "message note instruction attention order",
+        rf"\b(?:message|note|instruction|attention|order|notice)s?,? (?:to |for )?(?:the |all |any )?{_AGENT}"
+        r"(?: model| agent| assistant| reader)?s?\s?[:,!]",
+    ),
     _way("act pretend behave role", rf"\b(?:act|behave|pretend|role-?play)\s[^.!?\n]{{0,40}}?{_FREE}"),
     # The person is not to know.
     _way(
@@ -179,7 +195,16 @@ _ENGLISH = (
         r"| (?:that|what) you| anything)|(?:this|it|these|any of this)\b[^.!?\n]{0,30}?\bto (?:the|your)"
         r" (?:user|owner|human|operator)s?\b)",
     ),
+    _way(
+        "from the from your",
+        r"\b(?:hide|keep|conceal|withhold) (?:this|it|these)\s[^.!?\n]{0,20}?from (?:the|your) (?:user|owner|human)",
+    ),
     # Tools, and what only agents have.
+    _way(
+        "conversation history memories prompt",
+        r"\b(?:send|forward|upload|post|export|transmit|leak) [^.!?\n]{0,25}?\b(?:conversation|chat history|memories"
+        r"|system prompt)\b[^.!?\n]{0,15}? to (?:https?:|\S{1,40}@|[\w-]{1,40}\.\w)",
+    ),
     _way(
         "memory_",
         rf"\b(?:call|use|invoke|run|execute)\s(?:the )?(?:tool )?{_TOOL}\b[^.!?\n]{{0,60}}?\b(?:every|all|each"
@@ -204,14 +229,14 @@ _ENGLISH = (
 
 _MARKERS = (
     _way(
-        "system: assistant: developer:",
-        rf"(?:^|[.!?]\s)[\s#*\[(]{{0,4}}(?:system|developer|admin)[\])*]{{0,3}}\s?:[\s*]{{0,3}}"
-        rf"(?:you (?:are|must|will|have|may)|{_SAY}\b|call|never|delete)",
+        "system developer admin",
+        r"(?:^|[.!?]\s)[\s#*\[(]{0,4}(?:system|developer|admin)(?: (?:override|command|prompt|message))?"
+        rf"(?:[\])*]{{0,3}}\s?:|[\])])[\s*]{{0,3}}(?:you (?:are|must|will|have|may)|{_SAY}\b|call|never|delete)",
     ),
     _way("system:", r"^\s{0,3}(?:assistant|ai):[^\n]{0,400}\n(?:[^\n]{0,400}\n){0,4}?\s{0,3}system:"),
     _way(
-        "<system <instruction <developer <admin",
-        rf"<(?:system|instructions?|developer|admin)(?:[_ -]?(?:prompt|message|override))?>(?=[^<]{{0,300}}?"
+        "<system <instruction <developer <admin <指令 <系统 <提示",
+        rf"<(?:system|instructions?|developer|admin|指令|系统|提示)(?:[_ -]?(?:prompt|message|override))?>(?=[^<]{{0,300}}?"
         rf"{_ORDER})[^<]{{1,300}}</|<system>[^<]{{0,40}}?(?:从此|只用|从现在)",
     ),
     _way("[inst]", rf"\[inst\](?=[^\[]{{0,300}}?{_ORDER})"),
@@ -236,32 +261,46 @@ _FREE_ZH = rf"(?:{_AGENT_ZH}|\bdan\b|不受|没有任何限制|无限制|没有�
 _CHINESE = (
     _way(
         "忽略 无视 忘记 忘掉 理会 抛弃 抛开 遵守 绕过 覆盖 丢弃 遵循",
-        rf"{_DROP_ZH}[^。!?\n]{{0,8}}?{_BEFORE_ZH}[^。,!?\n]{{0,8}}?{_ORDERS_ZH}",
+        rf"{_DROP_ZH}[^。!?\n]{{0,8}}?{_BEFORE_ZH}[^。,!?\n]{{0,8}}?{_ORDERS_ZH}"
+        rf"|{_DROP_ZH}(?:以上|上述|上面|前面|此前)的?(?:所有|全部|一切)?的?(?:内容|文字|对话|一切)"
+        r"|(?:忘记|忘掉|抛开)你[^。,!?\n]{0,8}?训练",
+    ),
+    _way(
+        "忘 忽略 作废 抛 无视 丢",
+        rf"[把将]你?{_BEFORE_ZH}[^。,!?\n]{{0,8}}?{_ORDERS_ZH}[^。,!?\n]{{0,4}}?(?:忘|忽略|作废|抛|无视|丢)",
     ),
     _way(
         "作废 无效 失效 取消 不再",
-        rf"(?:以上|上述|上面|之前|前面)的?(?:所有|全部|一切)?的?{_ORDERS_ZH}[^。,!?\n]{{0,4}}"
+        rf"(?:以上|上述|上面|之前|前面)的?(?:所有|全部|一切)?的?{_ORDERS_ZH}[^。,!?\n]{{0,4}}?"
         r"(?:作废|无效|失效|取消|不再有效|不再适用)",
     ),
     _way(
-        "你现在 扮演",
+        "你现在 扮演 你是",
         rf"你现在(?:开始|起)?(?:就)?(?:是|扮演|变成|的身份是)[^。!?\n]{{0,20}}?{_FREE_ZH}"
-        r"|扮演[^。!?\n]{0,15}?(?:\bdan\b|(?:不受|没有|无)[^。!?\n]{0,6}?(?:限制|约束|规则))",
+        r"|(?:扮演|假装你?是|起,?你是)[^。!?\n]{0,20}?(?:\bdan\b|(?:不受|没有|无)[^。!?\n]{0,6}?(?:限制|约束|规则))"
+        rf"|如果你是(?:一个|一名)?\s?(?:{_AGENT_ZH}|助手)",
     ),
     _way(
-        "你必须 你要 你只 你将 你不再 你就是",
+        "你必须 你要 你只 你将 你不 你就是 你的新",
         r"从(?:现在|此刻|今|此)(?:起|开始|以后|往后)?,?\s?你(?:必须|要|只|将|不再|就是)[^。!?\n]{0,15}?"
         rf"(?:命令|指令|服从|听从|回答|回复|扮演|限制|规则|{_AGENT_ZH})"
         r"|你必须(?:立即|立刻|马上|现在|无条件|只)?(?:执行|服从|遵守|忽略|调用|输出|删除|听从)[^。!?\n]{0,12}?"
         r"(?:命令|指令|记忆|用户|memory_|提示词)"
-        r"|你不再受[^。,!?\n]{0,10}?(?:约束|限制|规则)",
+        r"|你不再受[^。,!?\n]{0,10}?(?:约束|限制|规则)"
+        r"|你(?:不得|不要|不必|不许|不用)再?(?:听|服从|遵守|理会)[^。,!?\n]{0,4}?用户"
+        r"|你的新(?:任务|目标|身份|角色)是[^。!?\n]{0,20}?(?:用户|助手|记忆)",
+    ),
+    _way(
+        "模式",
+        r"(?:开发者|越狱|上帝|无限制|\bdan\b)模式[^。!?\n]{0,10}?你(?:服从|必须|不受|可以|会|没有)",
     ),
     _way(
         "用户 主人 使用者 机主",
         rf"(?:不要|别|不得|切勿|请勿|禁止|绝不能?|不能|不可)(?:告诉|告知|通知|提醒){_PERSON_ZH}"
         r"(?=[。,!;\s]|$|这|本|此|该|你|任何|关于)"
         rf"|(?:不要|别|不得|切勿|请勿|禁止|绝不能?|不能|不可)(?:向|对|跟|和|让){_PERSON_ZH}"
-        r"(?:提及|提起|透露|说明|说起|提到|知道)[^。!?\n]{0,6}?(?:这|本|此|该|你)",
+        r"(?:提及|提起|透露|说明|说起|提到|知道)[^。!?\n]{0,6}?(?:这|本|此|该|你)"
+        rf"|[对向]{_PERSON_ZH}(?:保密|隐瞒)",
     ),
     _way(
         "memory_",
@@ -272,9 +311,20 @@ _CHINESE = (
         "读到 看到 检索到 收到 召回",
         r"你(?:读|看|检索|收|召回)到?(?:了)?(?:这|本|此)(?:条|段|则|个)?[^。!?\n]{0,10}?[,时后]\s?(?:请|就|立即|立刻|必须)?"
         r"(?:调用|删除|发送|忽略|忘记|转账|执行|输出|上传|导出|不要告诉)"
+        r"|(?:读|看|检索|召回)到(?:这|本|此)(?:条|段|则)?(?:记忆|笔记|指令|文字)[时后],?(?:请|就|立即|立刻|马上|必须)"
         rf"|(?:读|看|检索|召回)到(?:了)?(?:这|本|此)(?:条|段|则|个)?[^。,!?\n]{{0,6}}?的\s?{_AGENT_ZH}",
     ),
-    _way("注意 听好 须知", rf"{_AGENT_ZH}\s?(?:助手|模型)?(?:们)?(?:请)?(?:注意|听好|须知)\s?[:,!]"),
+    _way(
+        "注意 听好 须知 致 告",
+        rf"{_AGENT_ZH}\s?(?:助手|模型)?们?请?(?:注意|听好|须知)\s?[:,!]"
+        rf"|[致告]\s?(?:所有|各位)?\s?{_AGENT_ZH}\s?(?:助手|模型)?们?\s?[:,!]"
+        r"|助手们?请?(?:注意|听好)\s?[:,!][^。!?\n]{0,30}?(?:命令|指令|优先级|调用|记忆|用户|忽略)",
+    ),
+    _way(
+        "对话 聊天记录 记忆 提示词",
+        r"[把将][^。,!?\n]{0,6}?(?:对话|聊天记录|记忆|提示词)[^。,!?\n]{0,8}?(?:发送|上传|发|导出|传)[到给至]\s?"
+        r"(?:https?:|[\w.-]{1,40}@|外部|远程)",
+    ),
     _way(
         "提示词 指令 复述 重复",
         r"(?:输出|打印|复述|重复|泄露|说出|公布|交出|告诉我)[^。!?\n]{0,6}?(?:你的|隐藏的?)[^。!?\n]{0,6}?"
@@ -283,8 +333,8 @@ _CHINESE = (
     ),
     _way(
         "系统",
-        r"(?:^|[。!?\n])[\s【\[<(*]{0,3}系统(?:提示|消息|指令|管理员)?[】\]>)*]{0,2}\s?:?\s?"
-        r"(?:你(?:是|必须|现在是|不再受|只能)|忽略|无视|调用)",
+        r"(?:^|[。!?\n])[\s【\[<(*]{0,3}系统(?:提示|消息|指令|管理员|覆盖)?[】\]>)*]{0,2}\s?:?\s?"
+        r"(?:你(?:是|必须|现在是|不再受|只能|拥有)|忽略|无视|调用)",
     ),
     _way(
         "新的 新指令 新任务",
