@@ -30,11 +30,23 @@ def speaks(text: str) -> bool:
     """
     lines = _plain(text)
     sentences = " ".join(lines.split())
-    for hint, pattern in _HINTS:
-        if hint in sentences and _gives(pattern, sentences):
-            return True
-    for hint, pattern in _MARKS:
-        if hint in lines and _gives(pattern, lines):
+    return (
+        _has_english(sentences)
+        or (not lines.isascii() and _has(_CHINESE, sentences))
+        or _has(_MARKERS, lines)
+    )
+
+
+def _has_english(text: str) -> bool:
+    words = _IN_ENGLISH.keys() & _WORD.findall(text)
+    if any(_gives(pattern, text) for word in words for pattern in _IN_ENGLISH[word]):
+        return True
+    return _has(_DROPPING, text)
+
+
+def _has(ways: "Sequence[_Way]", text: str) -> bool:
+    for hint, pattern in ways:
+        if hint in text and _gives(pattern, text):
             return True
     return False
 
@@ -47,7 +59,8 @@ def _gives(pattern: re.Pattern[str], text: str) -> bool:
 
 _HAN = "\u4e00-\u9fff"
 _TAGS = re.compile("[\U000e0020-\U000e007e]")  # letters that no screen shows
-_WIDE = re.compile("[\uff01-\uff5e\u1d400-\u1d7ff]")
+_STYLED = re.compile("[\u2460-\u24ff\U0001d400-\U0001d7ff]")  # letters in circles, script, bold
+_WIDE = tuple(zip("，：！？；＜＞（）［］＂＇", ",:!?;<>()[]\"'", strict=True))
 _TRADITIONAL = dict(
     zip(
         map(ord, "無視記規則設現從調訴戶絕讀這個輸統詞說將執刪複會請別準約關憶傳發對場應該級機聽實總題導於權帳轉單隱"),
@@ -67,8 +80,10 @@ def _plain(text: str) -> str:
     plain = text.lower()
     if not plain.isascii():
         plain = _TAGS.sub(lambda tag: chr(ord(tag[0]) - 0xE0000), fold(plain)[0])
-        if _WIDE.search(plain):
+        if _STYLED.search(plain):
             plain = unicodedata.normalize("NFKC", plain).lower()
+        for sign, narrow in _WIDE:
+            plain = plain.replace(sign, narrow)
         if _OLD.search(plain):
             plain = plain.translate(_TRADITIONAL)
         plain = _GAPS.sub("", plain)
@@ -152,9 +167,9 @@ _FREE = (
     r"|no (?:rules|restrictions|limits|filters))"
 )
 
-_ENGLISH = (
+_DROPPING: Sequence[_Way] = (
     # What came before is to be dropped.
-    _way(
+    *_way(
         "ignore|disregard|forget|override|bypass|discard|abandon",
         rf"(?:ignore|disregard|forget|override|bypass|discard|abandon){_G}(?:{_FILL}(?:{_BEFORE}|your|system)"
         rf"{_G}(?:{_BEFORE}{_G})?{_KIND}(?:{_ORDERS}|{_LIMITS}|conversation|context)\b"
@@ -163,88 +178,90 @@ _ENGLISH = (
         r"|(?:all|everything|anything|what) (?:that )?(?:above|before this"
         r"|you (?:were|have been|was|'ve been) (?:told|taught|instructed|given))|all your training)",
     ),
-    _way(
-        "apply| void|revoked|cancel|overridden|superseded|obsolete",
+)
+_ENGLISH: Sequence[_Way] = (
+    *_way(
+        "apply|void|revoked|cancelled|canceled|overridden|superseded|obsolete",
         rf"(?:your|all|previous|prior|earlier|above) (?:{_BEFORE} )?{_ORDERS} (?:(?:do )?no(?:t| longer) apply"
         r"|are (?:now |hereby )?(?:void|revoked|cancell?ed|overridden|superseded|obsolete))",
     ),
-    _way(
-        "new instruction|new task|new prompt|new directive|updated instruction|real instruction",
+    *_way(
+        "new|updated|real",
         rf"(?:new|updated|real) (?:system )?(?:instruction|task|prompt|directive)s? ?: ?"
         rf"(?:{_SAY}|you (?:are|must|will)|call|send|delete|never|always|say|do not)\b",
     ),
     # The reader is someone else, or obeys someone else.
-    _way(
-        "you are now|you're now|you are no longer|you are hereby",
+    *_way(
+        "now|longer|hereby",
         rf"you(?: are|'re) (?:now|no longer|hereby) [^.!?]{{0,50}}?{_FREE}",
     ),
-    _way(
-        "from now on",
+    *_way(
+        "now",
         rf"from now on,? you (?:will|must|shall|are to|only|should) [^.!?]{{0,12}}?{_SAY}\b",
     ),
-    _way(
-        "you must |you should not|you will not|you should no|you will no",
+    *_way(
+        "must|should|will",
         rf"you (?:must (?:now|immediately|only) (?:only )?{_SAY}\b|(?:must|should|will) (?:not|no longer)"
         r" (?:follow|obey|listen to|serve|help) (?:the|your) (?:user|owner))",
     ),
-    _way(
-        "if you are a|if you're a|if you are the",
+    *_way(
+        "if",
         rf"if you(?: are|'re) (?:an? |the )?(?:{_AGENT}|assistant|agent|bot)\b",
     ),
-    _way(
-        "your new ",
+    *_way(
+        "new",
         rf"your new (?:task|goal|objective|mission|role|purpose|job) is[^.!?]{{0,30}}?{_THINGS}",
     ),
-    _way(
-        "act as|act like|pretend|behave as|behave like|role-play|roleplay",
+    *_way(
+        "act|pretend|behave|play|roleplay",
         rf"(?:act (?:as|like)|pretend|behave (?:as|like)|role-?play) [^.!?]{{0,40}}?{_FREE}",
     ),
-    _way(
-        "developer mode|god mode|dan mode|jailbreak mode|unrestricted mode|sudo mode",
+    *_way(
+        "mode",
         rf"(?:developer|god|dan|jailbreak|unrestricted|sudo) mode\b[^.!?]{{0,20}}?\byou[^.!?]{{0,20}}?"
         rf"(?:{_SAY}|can do|have no)\b",
     ),
     # The person is not to know.
-    _way(
-        " tell | inform | mention | reveal | disclose | notify | alert |telling|informing",
+    *_way(
+        "tell|inform|mention|reveal|disclose|notify|alert|telling|informing",
         r"(?:do not|don't|don’t|never|without) (?:ever )?(?:tell|inform|mention|reveal|disclose|notify"
         rf"|alert)(?:ing)? (?:{_PERSON}(?= ?[.,;!]|$| about (?:this|it)| (?:that|what) you| anything)"
         rf"|(?:this|it|these|any of this)\b[^.!?]{{0,30}}?\bto {_PERSON}\b)",
     ),
-    _way(
-        "from the user|from your user|from the owner|from your owner|from the human|from your human",
+    *_way(
+        "hide|keep|conceal|withhold",
         rf"(?:hide|keep|conceal|withhold) (?:this|it|these) [^.!?]{{0,20}}?from {_PERSON}",
     ),
     # Tools, and what only agents have.
-    _way(
-        "memory_",
+    *_way(
+        "memory_forget|memory_update|memory_remember|memory_relate|memory_write|memory_write_context",
         rf"(?:call|use|invoke|run|execute) (?:the )?(?:tool )?{_TOOL}\b[^.!?]{{0,60}}?\b(?:every|all|each"
         r"|everything|immediately|now|at once|silently|without asking)\b"
         rf"|(?:assistant|agent|ai|model)s?\b[^.!?]{{0,20}}\b(?:call|use|invoke|run|execute) (?:the )?{_TOOL}",
     ),
-    _way(
-        "ead this|see this|recall this|retrieve this|find this|process this",
+    *_way(
+        "read|see|recall|retrieve|find|process",
         r"(?:when|if|once|as soon as|after) you (?:read|see|recall|retrieve|find|process)"
         r" this\b[^.!?]{0,30}?[ ,](?:(?:call|use|invoke|run) [^.!?]{0,12}?(?:memory_|tool)"
         rf"|(?:send|forward|delete|forget|reveal|transfer|export|upload|ignore) [^.!?]{{0,30}}?{_THINGS})",
     ),
-    _way(
-        "eading this|eads this|ead this|eeing this|ees this|rocessing this",
+    *_way(
+        "reading|reads|read|seeing|sees|processing",
         rf"(?:{_AGENT}|assistants?|agents?)\b[^.!?]{{0,20}}\b(?:reading|reads?|seeing|sees?|processing) this\b"
         r"[^.!?]{0,30}?\b(?:must|should|shall|will|have to|has to|please|are to|is to)\b",
     ),
-    _way(
-        "ai:|ai,|ai!|llm|language model|chatbot|ai model|ai agent|ai assistant",
+    *_way(
+        "ai|llm|llms|language|chatbot|chatbots",
         rf"(?:message|note|instruction|attention|order|notice)s?,? (?:to |for )?(?:the |all |any )?{_AGENT}"
         r"(?: model| agent| assistant| reader)?s? ?[:,!]",
     ),
-    _way(
-        "conversation|chat history|memories|system prompt",
+    *_way(
+        "conversation|chat|memories|prompt",
         r"(?:send|forward|upload|post|export|transmit|leak) [^.!?]{0,25}?\b(?:conversation|chat history|memories"
         r"|system prompt)\b[^.!?]{0,15}? to (?:https?:|\S{1,40}@|[\w-]{1,40}\.\w)",
     ),
-    _way(
-        "prompt|your instructions|hidden instructions|everything above",
+    *_way(
+        "prompt|instructions|above",
         r"(?:print|reveal|repeat|show|output|display|disclose|recite|tell me) [^.!?]{0,20}?"
         r"(?:(?:your|hidden) (?:\w{1,12} )?(?:system |hidden )?(?:prompt|instructions)"
         r"|everything above|(?:system prompt|text above)[^.!?]{0,20}(?:word for word|verbatim))",
@@ -262,32 +279,32 @@ _PERSON_ZH = r"(?:用户|主人|使用者|机主)"
 _NOT_ZH = r"(?:不要|别|不得|切勿|请勿|禁止|绝不能?|不能|不可)"
 _FREE_ZH = rf"(?:{_AGENT_ZH}|\bdan\b|不受|没有任何限制|无限制|没有限制|开发者模式|越狱)"
 
-_CHINESE = (
-    _way(
+_CHINESE: Sequence[_Way] = (
+    *_way(
         "忽略|无视|忘记|忘掉|理会|抛弃|抛开|遵守|绕过|覆盖|丢弃|遵循",
         rf"{_DROP_ZH}(?:[^。!?]{{0,8}}?{_BEFORE_ZH}[^。,!?]{{0,8}}?{_ORDERS_ZH}"
         r"|(?:以上|上述|上面|前面|此前)的?(?:所有|全部|一切)?的?(?:内容|文字|对话|一切)"
         r"|[^。,!?]{0,8}?训练,)",
     ),
-    _way(
+    *_way(
         "忘|忽略|作废|抛|无视|丢",
         rf"[把将]你?{_BEFORE_ZH}[^。,!?]{{0,8}}?{_ORDERS_ZH}[^。,!?]{{0,4}}?(?:忘|忽略|作废|抛|无视|丢)",
     ),
-    _way(
+    *_way(
         "作废|无效|失效|取消|不再",
         rf"(?:以上|上述|上面|之前|前面)的?(?:所有|全部|一切)?的?{_ORDERS_ZH}[^。,!?]{{0,4}}?"
         r"(?:作废|无效|失效|取消|不再有效|不再适用)",
     ),
-    _way(
+    *_way(
         "你现在",
         rf"你现在(?:开始|起)?(?:就)?(?:是|扮演|变成|的身份是)[^。!?]{{0,20}}?{_FREE_ZH}",
     ),
-    _way(
+    *_way(
         "扮演|假装|你是",
         r"(?:扮演|假装你?是|起,?你是)[^。!?]{0,20}?(?:\bdan\b|(?:不受|没有|无)[^。!?]{0,6}?(?:限制|约束|规则))",
     ),
-    _way("如果你是", rf"如果你是(?:一个|一名)? ?(?:{_AGENT_ZH}|助手)"),
-    _way(
+    *_way("如果你是", rf"如果你是(?:一个|一名)? ?(?:{_AGENT_ZH}|助手)"),
+    *_way(
         "你必须|你要|你只|你将|你不再|你就是",
         r"从(?:现在|此刻|今|此)(?:起|开始|以后|往后)?,? ?你(?:必须|要|只|将|不再|就是)[^。!?]{0,15}?"
         rf"(?:命令|指令|服从|听从|回答|回复|扮演|限制|规则|{_AGENT_ZH})"
@@ -295,51 +312,51 @@ _CHINESE = (
         r"(?:命令|指令|记忆|用户|memory_|提示词)"
         r"|你不再受[^。,!?]{0,10}?(?:约束|限制|规则)",
     ),
-    _way(
+    *_way(
         "用户",
         r"你(?:不得|不要|不必|不许|不用)再?(?:听|服从|遵守|理会)[^。,!?]{0,4}?用户"
         r"|你的新(?:任务|目标|身份|角色)是[^。!?]{0,20}?(?:用户|助手|记忆)",
     ),
-    _way(
+    *_way(
         "模式",
         r"(?:开发者|越狱|上帝|无限制|dan) ?模式[^。!?]{0,10}?你(?:服从|必须|不受|可以|会|没有)",
     ),
-    _way(
+    *_way(
         "用户|主人|使用者|机主",
         rf"{_NOT_ZH}(?:(?:告诉|告知|通知|提醒){_PERSON_ZH}(?=[。,!;\s]|$|这|本|此|该|你|任何|关于)"
         rf"|(?:向|对|跟|和|让){_PERSON_ZH}(?:提及|提起|透露|说明|说起|提到|知道)[^。!?]{{0,6}}?(?:这|本|此|该|你))",
     ),
-    _way("保密|隐瞒", rf"[对向]{_PERSON_ZH}(?:保密|隐瞒)"),
-    _way(
+    *_way("保密|隐瞒", rf"[对向]{_PERSON_ZH}(?:保密|隐瞒)"),
+    *_way(
         "memory_",
         rf"(?:调用|使用|运行|执行) ?{_TOOL}\b[^。!?]{{0,30}}?{_ALL_ZH}"
         rf"|(?:全部|所有|每|一切|立即|立刻|马上)[^。!?]{{0,12}}?(?:调用|运行|执行) ?{_TOOL}\b",
     ),
-    _way(
+    *_way(
         "到这|到本|到此",
         r"你(?:读|看|检索|收|召回)到(?:这|本|此)(?:条|段|则|个)?[^。!?]{0,10}?[,时后] ?(?:请|就|立即|立刻|必须)?"
         r"(?:调用|删除|发送|忽略|忘记|转账|执行|输出|上传|导出|不要告诉)"
         r"|(?:读|看|检索|召回)到(?:这|本|此)(?:条|段|则)?(?:记忆|笔记|指令|文字)[时后],?(?:请|就|立即|立刻|马上|必须)"
         rf"|(?:读|看|检索|召回)到(?:这|本|此)(?:条|段|则|个)?[^。,!?]{{0,6}}?的 ?{_AGENT_ZH}",
     ),
-    _way(
+    *_way(
         "注意|听好|须知",
         rf"(?:ai|人工智能|智能体|大模型|语言模型|机器人) ?(?:助手|模型)?们?请?(?:注意|听好|须知) ?[:,!]"
         r"|助手们?请?(?:注意|听好) ?[:,!][^。!?]{0,30}?(?:命令|指令|优先级|调用|记忆|用户|忽略)",
     ),
-    _way("致|告", rf"[致告] ?(?:所有|各位)? ?{_AGENT_ZH} ?(?:助手|模型)?们? ?[:,!]"),
-    _way(
+    *_way("致|告", rf"[致告] ?(?:所有|各位)? ?{_AGENT_ZH} ?(?:助手|模型)?们? ?[:,!]"),
+    *_way(
         "对话|聊天记录|记忆|提示词",
         r"[把将][^。,!?]{0,6}?(?:对话|聊天记录|记忆|提示词)[^。,!?]{0,8}?(?:发送|上传|发|导出|传)[到给至] ?"
         r"(?:https?:|[\w.-]{1,40}@|外部|远程)",
     ),
-    _way(
+    *_way(
         "你的系统|你的提示|你的指令|你的设定|隐藏",
         r"(?:输出|打印|复述|重复|泄露|说出|公布|交出|告诉我)[^。!?]{0,6}?(?:你的|隐藏的?)[^。!?]{0,6}?"
         r"(?:提示词|指令|设定|prompt)",
     ),
-    _way("复述|重复|输出|打印", r"(?:上面|以上|前面)[^。!?]{0,8}?(?:内容|文字|话)[^。!?]{0,6}?(?:复述|重复|输出|打印)"),
-    _way(
+    *_way("复述|重复|输出|打印", r"(?:上面|以上|前面)[^。!?]{0,8}?(?:内容|文字|话)[^。!?]{0,6}?(?:复述|重复|输出|打印)"),
+    *_way(
         "新的|新指令|新任务",
         r"新的?(?:系统)?(?:指令|任务|规则) ?: ?(?:请|你|以后|从现在起|从此)?[^。!?]{0,8}?"
         r"(?:回答|回复|忽略|调用|输出|删除|推荐|扮演)",
@@ -347,34 +364,36 @@ _CHINESE = (
 )
 
 # At the beginning of a line, or in brackets of their own.
-_MARKERS = (
-    _way(
+_MARKERS: Sequence[_Way] = (
+    *_way(
         "system:|system]|system)|system*|system override|system command|system prompt:|system message"
         "|developer:|developer]|admin:|admin]",
         r"(?:^|[.!?]\s)[\s#*\[(]{0,4}(?:system|developer|admin)(?: (?:override|command|prompt|message))?"
         rf"(?:[\])*]{{0,3}}\s?:|[\])])[\s*]{{0,3}}(?:you (?:are|must|will|have|may)|{_SAY}\b|call|never|delete)",
     ),
-    _way("\nsystem:", r"^(?:assistant|ai):[^\n]{0,400}\n(?:[^\n]{0,400}\n){0,4}?system:"),
-    _way(
+    *_way("\nsystem:", r"^(?:assistant|ai):[^\n]{0,400}\n(?:[^\n]{0,400}\n){0,4}?system:"),
+    *_way(
         "<system|<instruction|<developer|<admin|<指令|<系统|<提示",
         r"<(?:system|instructions?|developer|admin|指令|系统|提示)(?:[_ -]?(?:prompt|message|override))?>"
         rf"(?=[^<]{{0,300}}?{_ORDER})[^<]{{1,300}}(?:</|$)",
     ),
-    _way("[inst]", rf"\[inst\](?=[^\[]{{0,300}}?{_ORDER})"),
-    _way(
+    *_way("[inst]", rf"\[inst\](?=[^\[]{{0,300}}?{_ORDER})"),
+    *_way(
         "<", rf"<(?:<sys>>|\|(?:im_start\|>\s?)?(?:system|developer)\b\|?>?)[^<]{{0,300}}?{_ORDER}"
     ),
-    _way(
+    *_way(
         "##",
         r"##\s?(?:new |system )?(?:instruction|prompt|command|override|指令|命令|系统提示)s?\s?[:\n]"
         rf"\s{{0,3}}[^\n]{{0,80}}?{_THINGS}",
     ),
-    _way(
+    *_way(
         "系统",
         r"系统(?<![^。!?\s【\[<(*]系统)(?:提示|消息|指令|管理员|覆盖)?[】\]>)*]{0,2}\s?:?\s?"
         r"(?:你(?:是|必须|现在是|不再受|只能|拥有)|忽略|无视|调用)",
     ),
 )
 
-_HINTS: Sequence[_Way] = [way for ways in (*_ENGLISH, *_CHINESE) for way in ways]
-_MARKS: Sequence[_Way] = [way for ways in _MARKERS for way in ways]
+_WORD = re.compile("[a-z_]{2,20}")
+_IN_ENGLISH: dict[str, list[re.Pattern[str]]] = {}
+for _word, _pattern in _ENGLISH:
+    _IN_ENGLISH.setdefault(_word, []).append(_pattern)
