@@ -35,19 +35,21 @@ def _import(given: argparse.Namespace) -> int:
     for each in (*done.problems, *done.conflicts):
         print(each, file=sys.stderr)
     if given.json:
-        print(json.dumps(_as_json(done), ensure_ascii=False))
+        print(json.dumps(_as_json(done, config), ensure_ascii=False))
     else:
         _say(done, given.file, config)
     return 1 if done.problems else 0
 
 
-def _as_json(done: importing.Imported) -> dict[str, object]:
+def _as_json(done: importing.Imported, config: Config) -> dict[str, object]:
+    told = Guard(config.guard_mode).told(done.secrets)
     return {
         "imported": done.wrote,
         "records": done.counts,
         "problems": [{"line": each.line, "reason": each.reason} for each in done.problems],
         "conflicts": [each.line for each in done.conflicts],
-        "secrets": done.secrets,
+        "secrets": told.get("secrets", []),
+        **({"notice": told["notice"]} if "notice" in told else {}),
     }
 
 

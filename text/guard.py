@@ -44,12 +44,16 @@ from datetime import date
 from typing import Any, NamedTuple
 
 from core.errors import InvalidInput
-from core.results import Guarded
+from core.results import Cautioned, Guarded
 from mnelo_locale import message
 from text.folding import fold
+from text.instructions import speaks
 
 KINDS = ("private_key", "api_key", "token", "password", "identity", "card", "phone")
 """What is looked for. Where two overlap, the one that stands first here gives its name."""
+
+SPEAKS = "instructions"
+"""No secret, but told of like one: a text that gives orders to the agent that reads it."""
 
 MAX_VALUE = 256  # characters of a value that are judged
 
@@ -488,40 +492,53 @@ _LOOKS: Sequence[Callable[[str], Iterator[Finding]]] = (
 
 
 class Checked(NamedTuple):
-    """The arguments as they may be stored, and the kinds of secrets that were in them."""
+    """The arguments as they may be stored, and the kinds of secrets that were in them; SPEAKS too."""
 
     arguments: dict[str, Any]
     kinds: list[str]
 
 
 class Guard:
-    """Does what `[guard] mode` says with secrets in what a tool is to store."""
+    """Does what `[guard]` says with secrets, and with orders to agents, in what is to be stored."""
 
-    def __init__(self, mode: str) -> None:
-        self._mode = mode
+    def __init__(self, mode: str, instructions: str = "mark") -> None:
+        self._mode, self._instructions = mode, instructions
 
     def check(self, arguments: Mapping[str, Any], place: str = "") -> Checked:
         """Look at every text in a tool's arguments, which `place` stands before in an error.
 
-        Raises InvalidInput for the first secret where the mode is to refuse.
+        Raises InvalidInput for the first text that is to be refused.
         """
-        if self._mode == "off":
-            return Checked(dict(arguments), [])
         kinds: set[str] = set()
         safe = self._fields(place, arguments, kinds)
-        return Checked(safe, sorted(kinds, key=KINDS.index))
+        return Checked(safe, sorted(kinds, key=(*KINDS, SPEAKS).index))
 
     def unlogged(self, text: str) -> str:
         """The text as it may stand in a log."""
         return clean(text) if self._mode in ("redact", "refuse") else text
 
     def told(self, kinds: Sequence[str]) -> Guarded:
-        """The part of an answer that names the secrets; empty where there are none."""
-        if not kinds:
+        """The part of an answer that says what was found; empty where that is nothing."""
+        told: Guarded = {}
+        notices: list[str] = []
+        if secrets := [each for each in kinds if each != SPEAKS]:
+            told["secrets"] = secrets
+            done = "guard.redacted" if self._mode == "redact" else "guard.stored"
+            notices.append(message(done, kinds=_named(secrets)))
+        if SPEAKS in kinds:
+            notices.append(message("guard.speaks"))
+        if notices:
+            told["notice"] = " ".join(notices)
+        return told
+
+    def caution(self, *shown: Any) -> Cautioned:
+        """What is to stand beside what is shown to an agent: a caution where a text in it speaks.
+
+        It is looked at as it is shown, so that what was stored long ago is marked as well.
+        """
+        if self._instructions == "warn" or not any(map(_speaks, shown)):
             return {}
-        redacted = self._mode == "redact"
-        said = message("guard.redacted" if redacted else "guard.stored", kinds=_named(kinds))
-        return {"secrets": list(kinds), "notice": said}
+        return {"caution": message("guard.caution")}
 
     def _fields(self, place: str, table: Mapping[str, Any], kinds: set[str]) -> dict[str, Any]:
         """An object of known fields, each named by its place."""
@@ -558,6 +575,12 @@ class Guard:
         return safe
 
     def _text(self, place: str, text: str, kinds: set[str], label: str) -> str:
+        if speaks(text):
+            if self._instructions == "refuse":
+                raise InvalidInput("guard.speaks_refused", name=place)
+            kinds.add(SPEAKS)
+        if self._mode == "off":
+            return text
         findings = _labelled(label, text) if label else scan(text)
         if findings and self._mode == "refuse":
             found = sorted({each.kind for each in findings}, key=KINDS.index)
@@ -567,6 +590,15 @@ class Guard:
 
 
 _PROPERTIES = ("properties", "new_properties", "metadata")
+
+
+def _speaks(shown: Any) -> bool:
+    """Whether a text in any value of JSON does; names of properties are texts too."""
+    if isinstance(shown, str):
+        return speaks(shown)
+    if isinstance(shown, Mapping):
+        return any(_speaks(key) or _speaks(each) for key, each in shown.items())
+    return isinstance(shown, (list, tuple)) and any(map(_speaks, shown))
 
 
 def _named(kinds: Iterable[str]) -> str:

@@ -63,7 +63,10 @@ _STYLED = re.compile("[\u2460-\u24ff\U0001d400-\U0001d7ff]")  # letters in circl
 _WIDE = tuple(zip("，：！？；＜＞（）［］＂＇", ",:!?;<>()[]\"'", strict=True))
 _TRADITIONAL = dict(
     zip(
-        map(ord, "無視記規則設現從調訴戶絕讀這個輸統詞說將執刪複會請別準約關憶傳發對場應該級機聽實總題導於權帳轉單隱"),
+        map(
+            ord,
+            "無視記規則設現從調訴戶絕讀這個輸統詞說將執刪複會請別準約關憶傳發對場應該級機聽實總題導於權帳轉單隱",
+        ),
         "无视记规则设现从调诉户绝读这个输统词说将执删复会请别准约关忆传发对场应该级机听实总题导于权账转单隐",
         strict=True,
     )
@@ -143,8 +146,12 @@ def _way(hints: str, pattern: str) -> list[_Way]:
 _G = " ?"  # between words: spread letters are joined without it where they stood evenly
 _FILL = rf"(?:(?:all|any|of|the|my|these|those|that|and|or|other){_G}){{0,4}}"
 _BEFORE = r"(?:previous|prior|earlier|above|preceding|foregoing|former|existing|original|initial)"
-_ORDERS = r"(?:instruction|direction|directive|prompt|command|order|guideline|rule|polic(?:y|ies))s?"
-_LIMITS = r"(?:restriction|constraint|guardrail|safeguard|filter|limit|limitation|programming|training)s?"
+_ORDERS = (
+    r"(?:instruction|direction|directive|prompt|command|order|guideline|rule|polic(?:y|ies))s?"
+)
+_LIMITS = (
+    r"(?:restriction|constraint|guardrail|safeguard|filter|limit|limitation|programming|training)s?"
+)
 _KIND = r"(?:(?:safety|security|system|ethical|content|core) ?)?"
 _SAY = (
     r"(?:answer|respond|reply|obey|comply|act|behave|pretend|execute|output|print|reveal|disclose"
@@ -268,10 +275,10 @@ _ENGLISH: Sequence[_Way] = (
     ),
 )
 
-_DROP_ZH = (
-    r"(?:忽略|无视|忘记|忘掉|不要理会|别理会|不用理会|抛弃|抛开|不要遵守|不必遵守|绕过|覆盖|丢弃|不要遵循)(?:掉|你)?(?!了)"
+_DROP_ZH = r"(?:忽略|无视|忘记|忘掉|不要理会|别理会|不用理会|抛弃|抛开|不要遵守|不必遵守|绕过|覆盖|丢弃|不要遵循)(?:掉|你)?(?!了)"
+_BEFORE_ZH = (
+    r"(?:以上|上述|上面|之前|前面|此前|先前|原有|原来|已有|所有|全部|一切|任何|你的|系统|安全)"
 )
-_BEFORE_ZH = r"(?:以上|上述|上面|之前|前面|此前|先前|原有|原来|已有|所有|全部|一切|任何|你的|系统|安全)"
 _ORDERS_ZH = r"(?:指令|指示|命令|提示词|提示|规则|设定|限制|准则|约束|要求)"
 _AGENT_ZH = r"(?:ai|人工智能|智能体|大模型|语言模型|机器人)"
 _ALL_ZH = r"(?:全部|所有|每一?条|每个|一切|清空|立即|立刻|马上)"
@@ -355,7 +362,10 @@ _CHINESE: Sequence[_Way] = (
         r"(?:输出|打印|复述|重复|泄露|说出|公布|交出|告诉我)[^。!?]{0,6}?(?:你的|隐藏的?)[^。!?]{0,6}?"
         r"(?:提示词|指令|设定|prompt)",
     ),
-    *_way("复述|重复|输出|打印", r"(?:上面|以上|前面)[^。!?]{0,8}?(?:内容|文字|话)[^。!?]{0,6}?(?:复述|重复|输出|打印)"),
+    *_way(
+        "复述|重复|输出|打印",
+        r"(?:上面|以上|前面)[^。!?]{0,8}?(?:内容|文字|话)[^。!?]{0,6}?(?:复述|重复|输出|打印)",
+    ),
     *_way(
         "新的|新指令|新任务",
         r"新的?(?:系统)?(?:指令|任务|规则) ?: ?(?:请|你|以后|从现在起|从此)?[^。!?]{0,8}?"
