@@ -45,10 +45,7 @@ def _has_english(text: str) -> bool:
 
 
 def _has(ways: "Sequence[_Way]", text: str) -> bool:
-    for hint, pattern in ways:
-        if hint in text and _gives(pattern, text):
-            return True
-    return False
+    return any(hint in text and _gives(pattern, text) for hint, pattern in ways)
 
 
 def _gives(pattern: re.Pattern[str], text: str) -> bool:
@@ -177,13 +174,15 @@ _FREE = (
 _DROPPING: Sequence[_Way] = (
     # What came before is to be dropped.
     *_way(
-        "ignore|disregard|forget|override|bypass|discard|abandon",
-        rf"(?:ignore|disregard|forget|override|bypass|discard|abandon){_G}(?:{_FILL}(?:{_BEFORE}|your|system)"
-        rf"{_G}(?:{_BEFORE}{_G})?{_KIND}(?:{_ORDERS}|{_LIMITS}|conversation|context)\b"
+        "ignore|disregard|forget|override|bypass|discard|abandon|set aside|not follow|stop following",
+        r"(?:ignore|disregard|forget|override|bypass|discard|abandon|set aside|do not follow"
+        rf"|stop following){_G}(?:{_FILL}(?:{_BEFORE}|your|system){_G}(?:{_BEFORE}{_G})?{_KIND}"
+        rf"(?:{_ORDERS}|{_LIMITS}|conversation|context)\b"
         rf"|(?:all|any){_G}(?:of{_G})?(?:the{_G}|your{_G})?(?:instruction|directive|prompt)s?\b"
-        rf"|(?:all )?(?:of )?(?:the )?(?:above|foregoing)(?=[.,;:!]| and\b|$)"
-        r"|(?:all|everything|anything|what) (?:that )?(?:above|before this"
-        r"|you (?:were|have been|was|'ve been) (?:told|taught|instructed|given))|all your training)",
+        r"|(?:all )?(?:of )?(?:the )?(?:above|foregoing)(?=[.,;:!]| and\b|$)"
+        rf"|(?:all|everything|anything|what|the {_ORDERS}) (?:that )?(?:above|before this"
+        r"|you (?:were|have been|was|'ve been) (?:told|taught|instructed|given))"
+        r"|all your training|(?:the )?user(?:'s)? (?:question|request|prompt|message|instruction)s?\b)",
     ),
 )
 _ENGLISH: Sequence[_Way] = (
@@ -193,6 +192,12 @@ _ENGLISH: Sequence[_Way] = (
         r"|are (?:now |hereby )?(?:void|revoked|cancell?ed|overridden|superseded|obsolete))",
     ),
     *_way(
+        "overrides|supersedes|replaces|priority|precedence",
+        r"(?:overrides|supersedes|replaces|takes (?:priority|precedence) over) (?:all|any|every)"
+        rf" (?:of )?(?:the |your )?(?:{_BEFORE} )?{_ORDERS}\b",
+    ),
+    *_way("begin", r"begin (?:of )?(?:new )?system (?:message|prompt|instructions)"),
+    *_way(
         "new|updated|real",
         rf"(?:new|updated|real) (?:system )?(?:instruction|task|prompt|directive)s? ?: ?"
         rf"(?:{_SAY}|you (?:are|must|will)|call|send|delete|never|always|say|do not)\b",
@@ -201,6 +206,11 @@ _ENGLISH: Sequence[_Way] = (
     *_way(
         "now|longer|hereby",
         rf"you(?: are|'re) (?:now|no longer|hereby) [^.!?]{{0,50}}?{_FREE}",
+    ),
+    *_way(
+        "no|without",
+        r"you (?:are|have|may|can) [^.!?]{0,60}?\b(?:no|without|without any)"
+        r" (?:rules|restrictions|limitations|filters)\b",
     ),
     *_way(
         "now",
@@ -244,6 +254,7 @@ _ENGLISH: Sequence[_Way] = (
         "memory_forget|memory_update|memory_remember|memory_relate|memory_write|memory_write_context",
         rf"(?:call|use|invoke|run|execute) (?:the )?(?:tool )?{_TOOL}\b[^.!?]{{0,60}}?\b(?:every|all|each"
         r"|everything|immediately|now|at once|silently|without asking)\b"
+        rf"|(?:every|all|each) [^.!?]{{0,30}}?\b(?:with|using|through|via) (?:the )?{_TOOL}\b"
         rf"|(?:assistant|agent|ai|model)s?\b[^.!?]{{0,20}}\b(?:call|use|invoke|run|execute) (?:the )?{_TOOL}",
     ),
     *_way(
@@ -260,7 +271,8 @@ _ENGLISH: Sequence[_Way] = (
     *_way(
         "ai|llm|llms|language|chatbot|chatbots",
         rf"(?:message|note|instruction|attention|order|notice)s?,? (?:to |for )?(?:the |all |any )?{_AGENT}"
-        r"(?: model| agent| assistant| reader)?s? ?[:,!]",
+        r"(?: model| agent| assistant| reader)?s? ?[:,!]"
+        rf"|(?:hey|hi|hello|dear) {_AGENT} ?[:,!]",
     ),
     *_way(
         "conversation|chat|memories|prompt",
@@ -275,7 +287,10 @@ _ENGLISH: Sequence[_Way] = (
     ),
 )
 
-_DROP_ZH = r"(?:忽略|无视|忘记|忘掉|不要理会|别理会|不用理会|抛弃|抛开|不要遵守|不必遵守|绕过|覆盖|丢弃|不要遵循)(?:掉|你)?(?!了)"
+_DROP_ZH = (
+    "(?:忽略|无视|忘记|忘掉|不要理会|别理会|不用理会|抛弃|抛开|放弃|不要遵守|不必遵守|绕过"
+    "|覆盖|丢弃|不要遵循)(?:掉|你)?(?!了)"
+)
 _BEFORE_ZH = (
     r"(?:以上|上述|上面|之前|前面|此前|先前|原有|原来|已有|所有|全部|一切|任何|你的|系统|安全)"
 )
@@ -288,10 +303,10 @@ _FREE_ZH = rf"(?:{_AGENT_ZH}|\bdan\b|不受|没有任何限制|无限制|没有�
 
 _CHINESE: Sequence[_Way] = (
     *_way(
-        "忽略|无视|忘记|忘掉|理会|抛弃|抛开|遵守|绕过|覆盖|丢弃|遵循",
+        "忽略|无视|忘记|忘掉|理会|抛弃|抛开|放弃|遵守|绕过|覆盖|丢弃|遵循",
         rf"{_DROP_ZH}(?:[^。!?]{{0,8}}?{_BEFORE_ZH}[^。,!?]{{0,8}}?{_ORDERS_ZH}"
         r"|(?:以上|上述|上面|前面|此前)的?(?:所有|全部|一切)?的?(?:内容|文字|对话|一切)"
-        r"|[^。,!?]{0,8}?训练,)",
+        r"|[^。,!?]{0,8}?训练,|的身份|用户的?(?:问题|请求|指令|提问))",
     ),
     *_way(
         "忘|忽略|作废|抛|无视|丢",
@@ -302,6 +317,7 @@ _CHINESE: Sequence[_Way] = (
         rf"(?:以上|上述|上面|之前|前面)的?(?:所有|全部|一切)?的?{_ORDERS_ZH}[^。,!?]{{0,4}}?"
         r"(?:作废|无效|失效|取消|不再有效|不再适用)",
     ),
+    *_way("优先于", rf"优先于[^。,!?]{{0,6}}?{_ORDERS_ZH}"),
     *_way(
         "你现在",
         rf"你现在(?:开始|起)?(?:就)?(?:是|扮演|变成|的身份是)[^。!?]{{0,20}}?{_FREE_ZH}",
@@ -312,12 +328,12 @@ _CHINESE: Sequence[_Way] = (
     ),
     *_way("如果你是", rf"如果你是(?:一个|一名)? ?(?:{_AGENT_ZH}|助手)"),
     *_way(
-        "你必须|你要|你只|你将|你不再|你就是",
+        "你必须|你要|你只|你将|你不|你就是|你可以不|你能不",
         r"从(?:现在|此刻|今|此)(?:起|开始|以后|往后)?,? ?你(?:必须|要|只|将|不再|就是)[^。!?]{0,15}?"
         rf"(?:命令|指令|服从|听从|回答|回复|扮演|限制|规则|{_AGENT_ZH})"
         r"|你必须(?:立即|立刻|马上|现在|无条件|只)?(?:执行|服从|遵守|忽略|调用|输出|删除|听从)[^。!?]{0,12}?"
         r"(?:命令|指令|记忆|用户|memory_|提示词)"
-        r"|你不再受[^。,!?]{0,10}?(?:约束|限制|规则)",
+        r"|你(?:可以|能|将)?不(?:再)?受[^。,!?]{0,10}?(?:约束|限制|规则|过滤)",
     ),
     *_way(
         "用户",
@@ -336,7 +352,7 @@ _CHINESE: Sequence[_Way] = (
     *_way("保密|隐瞒", rf"[对向]{_PERSON_ZH}(?:保密|隐瞒)"),
     *_way(
         "memory_",
-        rf"(?:调用|使用|运行|执行) ?{_TOOL}\b[^。!?]{{0,30}}?{_ALL_ZH}"
+        rf"(?:调用|使用|用|运行|执行) ?{_TOOL}\b[^。!?]{{0,30}}?{_ALL_ZH}"
         rf"|(?:全部|所有|每|一切|立即|立刻|马上)[^。!?]{{0,12}}?(?:调用|运行|执行) ?{_TOOL}\b",
     ),
     *_way(
@@ -351,6 +367,7 @@ _CHINESE: Sequence[_Way] = (
         rf"(?:ai|人工智能|智能体|大模型|语言模型|机器人) ?(?:助手|模型)?们?请?(?:注意|听好|须知) ?[:,!]"
         r"|助手们?请?(?:注意|听好) ?[:,!][^。!?]{0,30}?(?:命令|指令|优先级|调用|记忆|用户|忽略)",
     ),
+    *_way("ai", r"ai ?, ?(?:不管|无论|请|你|忘|忽略|无视)"),
     *_way("致|告", rf"[致告] ?(?:所有|各位)? ?{_AGENT_ZH} ?(?:助手|模型)?们? ?[:,!]"),
     *_way(
         "对话|聊天记录|记忆|提示词",
@@ -358,7 +375,7 @@ _CHINESE: Sequence[_Way] = (
         r"(?:https?:|[\w.-]{1,40}@|外部|远程)",
     ),
     *_way(
-        "你的系统|你的提示|你的指令|你的设定|隐藏",
+        "你的系统|你的提示|你的指令|你的设定|你的初始|你的原始|隐藏",
         r"(?:输出|打印|复述|重复|泄露|说出|公布|交出|告诉我)[^。!?]{0,6}?(?:你的|隐藏的?)[^。!?]{0,6}?"
         r"(?:提示词|指令|设定|prompt)",
     ),
@@ -384,7 +401,7 @@ _MARKERS: Sequence[_Way] = (
     *_way("\nsystem:", r"^(?:assistant|ai):[^\n]{0,400}\n(?:[^\n]{0,400}\n){0,4}?system:"),
     *_way(
         "<system|<instruction|<developer|<admin|<指令|<系统|<提示",
-        r"<(?:system|instructions?|developer|admin|指令|系统|提示)(?:[_ -]?(?:prompt|message|override))?>"
+        r"<(?:system|instructions?|developer|admin|指令|系统提示|系统|提示)(?:[_ -]?(?:prompt|message|override))?>"
         rf"(?=[^<]{{0,300}}?{_ORDER})[^<]{{1,300}}(?:</|$)",
     ),
     *_way("[inst]", rf"\[inst\](?=[^\[]{{0,300}}?{_ORDER})"),
