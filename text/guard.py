@@ -1,4 +1,5 @@
 """Secrets in what is to be stored: found by their shape, then reported, taken out or refused.
+Orders to agents (text/instructions.py) are reported or refused, and what is shown is marked.
 
 `scan` looks at one text and `redact` takes out what it found; `Guard` does both to all the
 arguments of a tool, before anything is embedded, indexed or logged: text, tags, source, session,
@@ -492,7 +493,7 @@ _LOOKS: Sequence[Callable[[str], Iterator[Finding]]] = (
 
 
 class Checked(NamedTuple):
-    """The arguments as they may be stored, and the kinds of secrets that were in them; SPEAKS too."""
+    """The arguments as they may be stored, and the kinds of secrets in them; SPEAKS too."""
 
     arguments: dict[str, Any]
     kinds: list[str]

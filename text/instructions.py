@@ -1,16 +1,25 @@
 """Texts that speak to the agent that reads them, and give it orders: known by how they are said.
 
-A memory is read by agents, so whoever can have a text stored can try to command them. `speaks` knows
-the usual ways, in English and Chinese: what came before is to be ignored, the reader is someone
-else now, rules no longer hold, the person is not to be told, a tool is to be called on everything,
-the system's prompt is to be said, a role's marker begins a turn. It looks through full width,
-invisible signs, letters with spaces between and traditional characters.
+A memory is read by agents, so whoever can have a text stored can try to command them. `speaks`
+knows the usual ways, in English and Chinese: what came before is to be ignored, the reader is
+someone else now, rules no longer hold, the person is not to be told, a tool is to be called on
+everything, the system's prompt is to be said, a role's marker begins a turn. It looks through full
+width, invisible signs, styled letters, letters with spaces between and traditional characters.
 
-Left alone is what is told of others ("I ignored ...", "do not ignore ..."), and what is quoted where
-the words around it say that it is an example or an attack.
+Left alone is what is told of others ("I ignored ...", "do not ignore ..."), and what is quoted
+where the words around it say that it is an example or an attack. Not found: what is encoded, in
+other languages or in letters of other scripts that look alike, and whatever is said in a way that
+is not listed. So this is a help for those who read, and no wall.
 
-Every pattern begins with a word and looks at a bounded number of characters after it, so time grows
-with length alone.
+Every pattern is bounded and begins with a word, so time grows with length alone: 150 characters
+take about 20 µs (Python 3.11, one core).
+
+What test_instructions.py finds in the texts of instruction_cases.py, English and Chinese alike, of
+50 that speak and of 50 innocent ones each: of those written before the rules 50 and 0. Of those
+written afterwards 25 (16 English, 9 Chinese) and 0 at first sight, and 50 and 0 since the rules
+were widened for them. Of 30 and 30 more, not kept, 11 and 0 at first sight, and 30 and 0 since; so
+of an order in words that nobody thought of, expect about every second or third to be found. None of
+23,728 texts of LoCoMo, MemoryBank, RealMem, MemDaily and REALTALK is suspected.
 """
 
 import re
@@ -101,7 +110,8 @@ def _joined(spread: re.Match[str]) -> str:
 _OTHERS = re.compile(
     r"(?:\b(?:not|never|n't|don’t|can|could|would|will|may|might|did|i|we|they|he|she|it|who|which)"
     r"|(?<!you )(?<!you have )(?<!you need )(?<!you are )\bto) $"
-    r"|(?:不要|不可|不能|不得|不应|不会|切勿|请勿|别|勿|[我他她它]|(?<!你)们|决定|曾|没有|没|可以|如何|怎样)$"
+    r"|(?:不要|不可|不能|不得|不应|不会|切勿|请勿|别|勿|[我他她它]|(?<!你)们|决定|曾|没有|没|可以"
+    r"|如何|怎样)$"
 )
 """What stands before an order that nobody gives."""
 _OPENING = re.compile(r"[\"'“‘「『《`«][^\"'“”‘’「」『』《》`«»\n]{0,12}$")
@@ -159,22 +169,26 @@ _ORDER = (
     r"|你|必须|不得|禁止|忽略|回答|回复|调用|删除|输出|执行|发送|从此|从现在)"
 )
 _THINGS = (
-    r"(?:\b(?:memor(?:y|ies)|user|you are|you must|prompt|password|credential|assistant|tool|conversation)"
+    r"(?:\b(?:memor(?:y|ies)|user|you are|you must|prompt|password|credential|assistant|tool"
+    r"|conversation)"
     r"|memory_|记忆|用户|提示词|密码|助手|工具|你是|你必须)"
 )
 _AGENT = r"(?:ai|llm|language model|chatbot|ai assistant|ai agent)s?"
 _PERSON = r"(?:the|your) (?:user|owner|human|operator)s?"
 _TOOL = r"memory_(?:forget|update|remember|relate|write|write_context)"
 _FREE = (
-    r"(?:\bdan\b|\bai\b|unrestricted|unfiltered|jailbroken|developer mode|god mode|language model|chatbot"
-    r"|without (?:any )?(?:rules|restrictions|limits|filters)|no longer bound|not bound|free (?:of|from)"
+    r"(?:\bdan\b|\bai\b|unrestricted|unfiltered|jailbroken|developer mode|god mode|language model"
+    r"|chatbot"
+    r"|without (?:any )?(?:rules|restrictions|limits|filters)|no longer bound|not bound"
+    r"|free (?:of|from)"
     r"|no (?:rules|restrictions|limits|filters))"
 )
 
 _DROPPING: Sequence[_Way] = (
     # What came before is to be dropped.
     *_way(
-        "ignore|disregard|forget|override|bypass|discard|abandon|set aside|not follow|stop following",
+        "ignore|disregard|forget|override|bypass|discard|abandon|set aside|not follow"
+        "|stop following",
         r"(?:ignore|disregard|forget|override|bypass|discard|abandon|set aside|do not follow"
         rf"|stop following){_G}(?:{_FILL}(?:{_BEFORE}|your|system){_G}(?:{_BEFORE}{_G})?{_KIND}"
         rf"(?:{_ORDERS}|{_LIMITS}|conversation|context)\b"
@@ -182,13 +196,15 @@ _DROPPING: Sequence[_Way] = (
         r"|(?:all )?(?:of )?(?:the )?(?:above|foregoing)(?=[.,;:!]| and\b|$)"
         rf"|(?:all|everything|anything|what|the {_ORDERS}) (?:that )?(?:above|before this"
         r"|you (?:were|have been|was|'ve been) (?:told|taught|instructed|given))"
-        r"|all your training|(?:the )?user(?:'s)? (?:question|request|prompt|message|instruction)s?\b)",
+        r"|all your training|(?:the )?user(?:'s)? (?:question|request|prompt|message"
+        r"|instruction)s?\b)",
     ),
 )
 _ENGLISH: Sequence[_Way] = (
     *_way(
         "apply|void|revoked|cancelled|canceled|overridden|superseded|obsolete",
-        rf"(?:your|all|previous|prior|earlier|above) (?:{_BEFORE} )?{_ORDERS} (?:(?:do )?no(?:t| longer) apply"
+        rf"(?:your|all|previous|prior|earlier|above) (?:{_BEFORE} )?{_ORDERS} (?:(?:do )?no(?:t"
+        rf"| longer) apply"
         r"|are (?:now |hereby )?(?:void|revoked|cancell?ed|overridden|superseded|obsolete))",
     ),
     *_way(
@@ -218,7 +234,8 @@ _ENGLISH: Sequence[_Way] = (
     ),
     *_way(
         "must|should|will",
-        rf"you (?:must (?:now|immediately|only) (?:only )?{_SAY}\b|(?:must|should|will) (?:not|no longer)"
+        rf"you (?:must (?:now|immediately|only) (?:only )?{_SAY}\b|(?:must|should|will) (?:not"
+        rf"|no longer)"
         r" (?:follow|obey|listen to|serve|help) (?:the|your) (?:user|owner))",
     ),
     *_way(
@@ -235,14 +252,17 @@ _ENGLISH: Sequence[_Way] = (
     ),
     *_way(
         "mode",
-        rf"(?:developer|god|dan|jailbreak|unrestricted|sudo) mode\b[^.!?]{{0,20}}?\byou[^.!?]{{0,20}}?"
+        rf"(?:developer|god|dan|jailbreak|unrestricted"
+        rf"|sudo) mode\b[^.!?]{{0,20}}?\byou[^.!?]{{0,20}}?"
         rf"(?:{_SAY}|can do|have no)\b",
     ),
     # The person is not to know.
     *_way(
         "tell|inform|mention|reveal|disclose|notify|alert|telling|informing",
-        r"(?:do not|don't|don’t|never|without) (?:ever )?(?:tell|inform|mention|reveal|disclose|notify"
-        rf"|alert)(?:ing)? (?:{_PERSON}(?= ?[.,;!]|$| about (?:this|it)| (?:that|what) you| anything)"
+        r"(?:do not|don't|don’t|never|without) (?:ever )?(?:tell|inform|mention|reveal|disclose"
+        r"|notify"
+        rf"|alert)(?:ing)? (?:{_PERSON}(?= ?[.,;!]|$| about (?:this|it)| (?:that|what) you"
+        rf"| anything)"
         rf"|(?:this|it|these|any of this)\b[^.!?]{{0,30}}?\bto {_PERSON}\b)",
     ),
     *_way(
@@ -251,32 +271,39 @@ _ENGLISH: Sequence[_Way] = (
     ),
     # Tools, and what only agents have.
     *_way(
-        "memory_forget|memory_update|memory_remember|memory_relate|memory_write|memory_write_context",
-        rf"(?:call|use|invoke|run|execute) (?:the )?(?:tool )?{_TOOL}\b[^.!?]{{0,60}}?\b(?:every|all|each"
+        "memory_forget|memory_update|memory_remember|memory_relate|memory_write"
+        "|memory_write_context",
+        rf"(?:call|use|invoke|run|execute) (?:the )?(?:tool )?{_TOOL}\b[^.!?]{{0,60}}?\b(?:every"
+        rf"|all|each"
         r"|everything|immediately|now|at once|silently|without asking)\b"
         rf"|(?:every|all|each) [^.!?]{{0,30}}?\b(?:with|using|through|via) (?:the )?{_TOOL}\b"
-        rf"|(?:assistant|agent|ai|model)s?\b[^.!?]{{0,20}}\b(?:call|use|invoke|run|execute) (?:the )?{_TOOL}",
+        rf"|(?:assistant|agent|ai|model)s?\b[^.!?]{{0,20}}\b(?:call|use|invoke|run"
+        rf"|execute) (?:the )?{_TOOL}",
     ),
     *_way(
         "read|see|recall|retrieve|find|process",
         r"(?:when|if|once|as soon as|after) you (?:read|see|recall|retrieve|find|process)"
         r" this\b[^.!?]{0,30}?[ ,](?:(?:call|use|invoke|run) [^.!?]{0,12}?(?:memory_|tool)"
-        rf"|(?:send|forward|delete|forget|reveal|transfer|export|upload|ignore) [^.!?]{{0,30}}?{_THINGS})",
+        rf"|(?:send|forward|delete|forget|reveal|transfer|export|upload"
+        rf"|ignore) [^.!?]{{0,30}}?{_THINGS})",
     ),
     *_way(
         "reading|reads|read|seeing|sees|processing",
-        rf"(?:{_AGENT}|assistants?|agents?)\b[^.!?]{{0,20}}\b(?:reading|reads?|seeing|sees?|processing) this\b"
+        rf"(?:{_AGENT}|assistants?|agents?)\b[^.!?]{{0,20}}\b(?:reading|reads?|seeing|sees?"
+        rf"|processing) this\b"
         r"[^.!?]{0,30}?\b(?:must|should|shall|will|have to|has to|please|are to|is to)\b",
     ),
     *_way(
         "ai|llm|llms|language|chatbot|chatbots",
-        rf"(?:message|note|instruction|attention|order|notice)s?,? (?:to |for )?(?:the |all |any )?{_AGENT}"
+        rf"(?:message|note|instruction|attention|order|notice)s?,? (?:to |for )?(?:the |all "
+        rf"|any )?{_AGENT}"
         r"(?: model| agent| assistant| reader)?s? ?[:,!]"
         rf"|(?:hey|hi|hello|dear) {_AGENT} ?[:,!]",
     ),
     *_way(
         "conversation|chat|memories|prompt",
-        r"(?:send|forward|upload|post|export|transmit|leak) [^.!?]{0,25}?\b(?:conversation|chat history|memories"
+        r"(?:send|forward|upload|post|export|transmit|leak) [^.!?]{0,25}?\b(?:conversation"
+        r"|chat history|memories"
         r"|system prompt)\b[^.!?]{0,15}? to (?:https?:|\S{1,40}@|[\w-]{1,40}\.\w)",
     ),
     *_way(
@@ -310,7 +337,8 @@ _CHINESE: Sequence[_Way] = (
     ),
     *_way(
         "忘|忽略|作废|抛|无视|丢",
-        rf"[把将]你?{_BEFORE_ZH}[^。,!?]{{0,8}}?{_ORDERS_ZH}[^。,!?]{{0,4}}?(?:忘|忽略|作废|抛|无视|丢)",
+        rf"[把将]你?{_BEFORE_ZH}[^。,!?]{{0,8}}?{_ORDERS_ZH}[^。,!?]{{0,4}}?(?:忘|忽略|作废|抛"
+        rf"|无视|丢)",
     ),
     *_way(
         "作废|无效|失效|取消|不再",
@@ -324,14 +352,17 @@ _CHINESE: Sequence[_Way] = (
     ),
     *_way(
         "扮演|假装|你是",
-        r"(?:扮演|假装你?是|起,?你是)[^。!?]{0,20}?(?:\bdan\b|(?:不受|没有|无)[^。!?]{0,6}?(?:限制|约束|规则))",
+        r"(?:扮演|假装你?是|起,?你是)[^。!?]{0,20}?(?:\bdan\b|(?:不受|没有"
+        r"|无)[^。!?]{0,6}?(?:限制|约束|规则))",
     ),
     *_way("如果你是", rf"如果你是(?:一个|一名)? ?(?:{_AGENT_ZH}|助手)"),
     *_way(
         "你必须|你要|你只|你将|你不|你就是|你可以不|你能不",
-        r"从(?:现在|此刻|今|此)(?:起|开始|以后|往后)?,? ?你(?:必须|要|只|将|不再|就是)[^。!?]{0,15}?"
+        r"从(?:现在|此刻|今|此)(?:起|开始|以后|往后)?,? ?你(?:必须|要|只|将|不再"
+        r"|就是)[^。!?]{0,15}?"
         rf"(?:命令|指令|服从|听从|回答|回复|扮演|限制|规则|{_AGENT_ZH})"
-        r"|你必须(?:立即|立刻|马上|现在|无条件|只)?(?:执行|服从|遵守|忽略|调用|输出|删除|听从)[^。!?]{0,12}?"
+        r"|你必须(?:立即|立刻|马上|现在|无条件|只)?(?:执行|服从|遵守|忽略|调用|输出|删除"
+        r"|听从)[^。!?]{0,12}?"
         r"(?:命令|指令|记忆|用户|memory_|提示词)"
         r"|你(?:可以|能|将)?不(?:再)?受[^。,!?]{0,10}?(?:约束|限制|规则|过滤)",
     ),
@@ -347,7 +378,8 @@ _CHINESE: Sequence[_Way] = (
     *_way(
         "用户|主人|使用者|机主",
         rf"{_NOT_ZH}(?:(?:告诉|告知|通知|提醒){_PERSON_ZH}(?=[。,!;\s]|$|这|本|此|该|你|任何|关于)"
-        rf"|(?:向|对|跟|和|让){_PERSON_ZH}(?:提及|提起|透露|说明|说起|提到|知道)[^。!?]{{0,6}}?(?:这|本|此|该|你))",
+        rf"|(?:向|对|跟|和|让){_PERSON_ZH}(?:提及|提起|透露|说明|说起|提到"
+        rf"|知道)[^。!?]{{0,6}}?(?:这|本|此|该|你))",
     ),
     *_way("保密|隐瞒", rf"[对向]{_PERSON_ZH}(?:保密|隐瞒)"),
     *_way(
@@ -357,26 +389,31 @@ _CHINESE: Sequence[_Way] = (
     ),
     *_way(
         "到这|到本|到此",
-        r"你(?:读|看|检索|收|召回)到(?:这|本|此)(?:条|段|则|个)?[^。!?]{0,10}?[,时后] ?(?:请|就|立即|立刻|必须)?"
+        r"你(?:读|看|检索|收|召回)到(?:这|本|此)(?:条|段|则|个)?[^。!?]{0,10}?[,时后] ?(?:请|就"
+        r"|立即|立刻|必须)?"
         r"(?:调用|删除|发送|忽略|忘记|转账|执行|输出|上传|导出|不要告诉)"
-        r"|(?:读|看|检索|召回)到(?:这|本|此)(?:条|段|则)?(?:记忆|笔记|指令|文字)[时后],?(?:请|就|立即|立刻|马上|必须)"
+        r"|(?:读|看|检索|召回)到(?:这|本|此)(?:条|段|则)?(?:记忆|笔记|指令|文字)[时后],?(?:请|就"
+        r"|立即|立刻|马上|必须)"
         rf"|(?:读|看|检索|召回)到(?:这|本|此)(?:条|段|则|个)?[^。,!?]{{0,6}}?的 ?{_AGENT_ZH}",
     ),
     *_way(
         "注意|听好|须知",
-        rf"(?:ai|人工智能|智能体|大模型|语言模型|机器人) ?(?:助手|模型)?们?请?(?:注意|听好|须知) ?[:,!]"
+        r"(?:ai|人工智能|智能体|大模型|语言模型|机器人) ?(?:助手|模型)?们?请?(?:注意|听好"
+        r"|须知) ?[:,!]"
         r"|助手们?请?(?:注意|听好) ?[:,!][^。!?]{0,30}?(?:命令|指令|优先级|调用|记忆|用户|忽略)",
     ),
     *_way("ai", r"ai ?, ?(?:不管|无论|请|你|忘|忽略|无视)"),
     *_way("致|告", rf"[致告] ?(?:所有|各位)? ?{_AGENT_ZH} ?(?:助手|模型)?们? ?[:,!]"),
     *_way(
         "对话|聊天记录|记忆|提示词",
-        r"[把将][^。,!?]{0,6}?(?:对话|聊天记录|记忆|提示词)[^。,!?]{0,8}?(?:发送|上传|发|导出|传)[到给至] ?"
+        r"[把将][^。,!?]{0,6}?(?:对话|聊天记录|记忆|提示词)[^。,!?]{0,8}?(?:发送|上传|发|导出"
+        r"|传)[到给至] ?"
         r"(?:https?:|[\w.-]{1,40}@|外部|远程)",
     ),
     *_way(
         "你的系统|你的提示|你的指令|你的设定|你的初始|你的原始|隐藏",
-        r"(?:输出|打印|复述|重复|泄露|说出|公布|交出|告诉我)[^。!?]{0,6}?(?:你的|隐藏的?)[^。!?]{0,6}?"
+        r"(?:输出|打印|复述|重复|泄露|说出|公布|交出|告诉我)[^。!?]{0,6}?(?:你的"
+        r"|隐藏的?)[^。!?]{0,6}?"
         r"(?:提示词|指令|设定|prompt)",
     ),
     *_way(
@@ -393,15 +430,19 @@ _CHINESE: Sequence[_Way] = (
 # At the beginning of a line, or in brackets of their own.
 _MARKERS: Sequence[_Way] = (
     *_way(
-        "system:|system]|system)|system*|system override|system command|system prompt:|system message"
+        "system:|system]|system)|system*|system override|system command|system prompt:"
+        "|system message"
         "|developer:|developer]|admin:|admin]",
-        r"(?:^|[.!?]\s)[\s#*\[(]{0,4}(?:system|developer|admin)(?: (?:override|command|prompt|message))?"
-        rf"(?:[\])*]{{0,3}}\s?:|[\])])[\s*]{{0,3}}(?:you (?:are|must|will|have|may)|{_SAY}\b|call|never|delete)",
+        r"(?:^|[.!?]\s)[\s#*\[(]{0,4}(?:system|developer|admin)(?: (?:override|command|prompt"
+        r"|message))?"
+        rf"(?:[\])*]{{0,3}}\s?:|[\])])[\s*]{{0,3}}(?:you (?:are|must|will|have|may)|{_SAY}\b|call"
+        rf"|never|delete)",
     ),
     *_way("\nsystem:", r"^(?:assistant|ai):[^\n]{0,400}\n(?:[^\n]{0,400}\n){0,4}?system:"),
     *_way(
         "<system|<instruction|<developer|<admin|<指令|<系统|<提示",
-        r"<(?:system|instructions?|developer|admin|指令|系统提示|系统|提示)(?:[_ -]?(?:prompt|message|override))?>"
+        r"<(?:system|instructions?|developer|admin|指令|系统提示|系统|提示)(?:[_ -]?(?:prompt"
+        r"|message|override))?>"
         rf"(?=[^<]{{0,300}}?{_ORDER})[^<]{{1,300}}(?:</|$)",
     ),
     *_way("[inst]", rf"\[inst\](?=[^\[]{{0,300}}?{_ORDER})"),
@@ -410,7 +451,8 @@ _MARKERS: Sequence[_Way] = (
     ),
     *_way(
         "##",
-        r"##\s?(?:new |system )?(?:instruction|prompt|command|override|指令|命令|系统提示)s?\s?[:\n]"
+        r"##\s?(?:new |system )?(?:instruction|prompt|command|override|指令|命令"
+        r"|系统提示)s?\s?[:\n]"
         rf"\s{{0,3}}[^\n]{{0,80}}?{_THINGS}",
     ),
     *_way(
