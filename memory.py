@@ -192,7 +192,7 @@ class Memory:
         safe = self._guard.check(self._contract.read("memory_relate", given))
         read = _relation(safe.arguments, "valid_until")
         relation_id, status = self.store.put_relation(read, CLIENT.get())
-        return {"relation_id": relation_id, "status": status, **self._guard.told(safe.kinds)}
+        return {"relation_id": relation_id, "status": status, **self._guard.notice(safe.kinds)}
 
     def forget(
         self,
@@ -254,7 +254,7 @@ class Memory:
             "new_chunk_id": new,
             "supersedes": old,
             "status": "unchanged" if new == old else "updated",
-            **self._guard.told(safe.kinds),
+            **self._guard.notice(safe.kinds),
         }
 
     # -- reading --
@@ -476,7 +476,7 @@ class Memory:
         if model and len(chunks) == 1:
             near = similar(self.store, model, chunks[0], stored[0].seq)
             results[0].update({"similar": near} if near else {})
-        told = [self._guard.told(each.kinds) for each in safe]
+        told = [self._guard.notice(each.kinds) for each in safe]
         return [{**result, **said} for result, said in zip(results, told, strict=True)]
 
 

@@ -129,7 +129,7 @@ def _replace(
     failed = _make(config, following, planned.model, progress)
     if 2 * failed > following.left(anew=True)[0]:
         raise ModelError("reembed.failing", model=measured.name, count=failed)
-    following.mark()
+    following.update_live()
     following.switch(measured)
     following.drop()
 

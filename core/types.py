@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-AT_ONCE = 2000  # rows of the file that are gone through at a time; more leave a core's cache
+BATCH_ROWS = 2000  # rows of the file that are gone through at a time; more leave a core's cache
 _NEVER = np.datetime64("10000-01-01", "ms").astype(np.int64)  # after all that can be stored
 
 Row = TypeVar("Row")
@@ -87,7 +87,7 @@ class NewChunk:
     relations: Sequence[NewRelation] = ()
     vectors: Vectors | None = None
     made_by: str = ""
-    """The mark of the model that made the vectors."""
+    """The version of the model that made the vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,14 +270,14 @@ class Model:
     dim: int
     unrelated: float
     noise: Noise = ()
-    mark: str = ""
-    """Its name and when the file took it: vectors of two marks are never compared."""
+    version: str = ""
+    """Its name and when the file took it: vectors of two versions are never compared."""
 
 
-def in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def in_batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Some thousand rows at a time: their texts are in memory no longer than needed."""
     left = iter(rows)
-    while block := list(islice(left, AT_ONCE)):
+    while block := list(islice(left, BATCH_ROWS)):
         yield block
 
 

@@ -50,7 +50,7 @@ class CurrentModel:
         self._store, self._load_model, self._changed = store, load_model, changed
         self._loader = ModelLoader(self._load)
         self._lock = threading.Lock()
-        self._mark = ""  # of the file's model when this one was loaded, or could not be
+        self._version = ""  # of the file's model when this one was loaded, or could not be
 
     @property
     def state(self) -> str:
@@ -73,9 +73,9 @@ class CurrentModel:
             if self._loader.state not in ("ready", "off"):
                 return False
             with self._store.view() as view:
-                if view.model_mark() == self._mark:
+                if view.model_version() == self._version:
                     return False
-            if self._mark:  # else it has its first model, which is no change
+            if self._version:  # else it has its first model, which is no change
                 log.warning("%s", message("reembed.followed", path=self._store.path))
             self._loader = ModelLoader(self._load)
             self._loader.start()
@@ -86,11 +86,11 @@ class CurrentModel:
         """Load the file's model; a file without one takes the model that is loaded for it."""
         with self._store.view() as view:
             known = view.model()
-        self._mark = known.mark if known else ""
+        self._version = known.version if known else ""
         model = self._load_model(known.name if known else None)
         if known is None:
             known = self._store.adopt_model(embedder.measured(model))
-            self._mark = known.mark
+            self._version = known.version
         if (known.name, known.dim) != (model.name, model.dim):
             raise ModelError("model.differs", configured=model.name, recorded=known.name)
         if not known.noise:

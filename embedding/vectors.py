@@ -108,14 +108,14 @@ class Embedding:
         if model is None:
             return list(chunks)
         texts = [(each.content, each.source, each.timestamp or now) for each in chunks]
-        vectors, mark = self._of_short(model, texts), model.known.mark
+        vectors, version = self._of_short(model, texts), model.known.version
         return [
-            replace(chunk, vectors=made, made_by=mark)
+            replace(chunk, vectors=made, made_by=version)
             for chunk, made in zip(chunks, vectors, strict=True)
         ]
 
     def of_next_version(self, chunk_id: str, content: str | None) -> tuple[Vectors | None, str]:
-        """The vectors of a text that is to replace a memory's, and the mark of their model.
+        """The vectors of a text that is to replace a memory's, and the version of their model.
 
         None where there is no new text, or where it has to wait for them.
         """
@@ -126,7 +126,7 @@ class Embedding:
         if not current:
             return None, ""
         texts = [(content, row.source, row.timestamp) for row in current]
-        return self._of_short(model, texts)[0], model.known.mark
+        return self._of_short(model, texts)[0], model.known.version
 
     def _of_short(
         self, model: FileModel, texts: Sequence[tuple[str, str, str]]
@@ -208,7 +208,7 @@ class Embedding:
         if not self._waiting_count() or not self._fill_lock.acquire(timeout=left):
             return 0
         try:
-            due = self._due(model.known.mark, longest)
+            due = self._due(model.known.version, longest)
             done = 0
             for start in range(0, len(due), embedder.BATCH_TEXTS):
                 if time.monotonic() > deadline or self._closing.is_set():
@@ -218,21 +218,21 @@ class Embedding:
         finally:
             self._fill_lock.release()
 
-    def _due(self, mark: str, longest: int | None) -> list[ChunkRow]:
+    def _due(self, version: str, longest: int | None) -> list[ChunkRow]:
         """The next memories that wait, except those that the model failed over."""
         with self._store.view() as view:
             waiting = view.pending(BATCH_WAITING + len(self._failed))
-        due = [row for row in waiting if (mark, row.seq) not in self._failed]
+        due = [row for row in waiting if (version, row.seq) not in self._failed]
         short = [row for row in due if longest is None or len(row.content) <= longest]
         return short[:BATCH_WAITING]
 
     def _fill_some(self, model: FileModel, rows: Sequence[ChunkRow]) -> int:
         """Embed and store some; with how many it is done."""
-        mark = model.known.mark
+        version = model.known.version
         passages = [passage(row.content, row.source, row.timestamp, self._zone) for row in rows]
         made = list(zip(rows, self._embed(model, passages), strict=True))
         if self._closing.is_set():  # texts have no vectors then, though the model did not fail
             return 0
-        self._failed.update((mark, row.seq) for row, vectors in made if vectors is None)
+        self._failed.update((version, row.seq) for row, vectors in made if vectors is None)
         done = [(row.seq, vectors) for row, vectors in made if vectors is not None]
-        return self._store.put_vectors(done, mark) + len(rows) - len(done)
+        return self._store.put_vectors(done, version) + len(rows) - len(done)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from core.types import IndexRow, Vectors
 from index.fields import NO_ROW, Fields, Floats, Mask
-from index.matrix import NOWHERE, Matrix
+from index.matrix import NO_VECTOR, Matrix
 from index.postings import Found, Places, Postings, Rows
 from index.quantized import Codes
 
@@ -49,7 +49,7 @@ class Lexical:
 class Meaning:
     """How near each chunk is to a query's vector, by rows; float32, one number a row."""
 
-    cosine: Floats  # of its best window; NOWHERE for a chunk without a vector
+    cosine: Floats  # of its best window; NO_VECTOR for a chunk without a vector
     standard: Floats
     """The same in standard deviations above the mean of all; 0 for a chunk without a vector."""
 
@@ -72,7 +72,7 @@ class Index(Fields):
         super().__init__(past=past)
         self.lock = threading.RLock()
         self.model = ""
-        """The mark of the model that made the vectors; only its own are compared with them."""
+        """The version of the model that made the vectors; only its own are compared with them."""
         self._postings = Postings(self.load(rows))
         self._matrix = _matrix(*vectors(self.located))
         self._scratch = np.zeros(0, np.float32)
@@ -207,7 +207,7 @@ class Index(Fields):
         Of very many chunks they are estimates, which are finer for the best ones in the scope.
         """
         cosine = self._matrix.cosines(query, self.count, within)
-        known = cosine > NOWHERE
+        known = cosine > NO_VECTOR
         if population is not None:
             known &= population
         return Meaning(cosine, _standard(cosine, known))

@@ -74,7 +74,7 @@ class CueHits:
 
     seqs: list[int]
     scores: list[float]
-    way: Callable[[int], Explanation]
+    explain: Callable[[int], Explanation]
 
 
 class CueIndex:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.types import IndexRow, Scope, in_blocks, milliseconds
+from core.types import IndexRow, Scope, in_batches, milliseconds
 from index.names import Names
 from index.postings import HALVES, Part, Places, Rows
 
@@ -94,7 +94,7 @@ class Fields:
 
     def load(self, rows: Iterable[IndexRow]) -> list[Part]:
         """Fill the rows, sorted by session, timestamp and place; the terms of all chunks."""
-        parts = [self.append(block) for block in in_blocks(rows)]
+        parts = [self.append(block) for block in in_batches(rows)]
         self._resize(self.count + SPARE)
         self._link_all()
         return parts

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.types import Incidence, LinkedRelation, RelationColumns, in_blocks, milliseconds
+from core.types import Incidence, LinkedRelation, RelationColumns, in_batches, milliseconds
 from text import words
 
 Numbers = NDArray[np.int64]
@@ -158,7 +158,7 @@ class Spellings:
         """`starts`: whether to keep the beginnings of names, which take the most memory here."""
         found, self.starts = [], set[str]()
         """The beginnings of names: a phrase that begins otherwise is no name."""
-        for names in in_blocks(keys):
+        for names in in_batches(keys):
             found.append(np.fromiter(map(hash, names), np.int64, len(names)))
             if starts:
                 self.starts.update(map(words.name_start, names))

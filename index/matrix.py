@@ -14,7 +14,7 @@ Floats = NDArray[np.float32]
 threadpool_limits(limits=1, user_api="blas")
 
 GROUP = 16  # values, of very many, of which only the highest is compared with other groups'
-NOWHERE = -2.0  # below every cosine: the chunk has no vector
+NO_VECTOR = -2.0  # below every cosine: the chunk has no vector
 
 
 class Matrix:
@@ -56,11 +56,11 @@ class Matrix:
         All are exact, whatever scope is of interest.
         """
         if not self._count or self._vectors.shape[1] != len(query):
-            return np.full(chunks, NOWHERE, np.float32)
+            return np.full(chunks, NO_VECTOR, np.float32)
         cosines: NDArray[np.float32] = self._vectors[: self._count] @ query
         if self._count == chunks and not self._several:
             return cosines  # each chunk has one, and they are in order
-        best = np.full(chunks, NOWHERE, np.float32)
+        best = np.full(chunks, NO_VECTOR, np.float32)
         owners = self._owners[: self._count]
         if self._several:
             np.maximum.at(best, owners, cosines)

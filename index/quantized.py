@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.types import Vectors
-from index.matrix import NOWHERE, nth_highest
+from index.matrix import NO_VECTOR, nth_highest
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint64]
@@ -77,14 +77,14 @@ class Codes:
 
         Those of the RESCORED nearest windows of chunks within a scope are nearly exact.
         """
-        best = np.full(chunks, NOWHERE, np.float32)
+        best = np.full(chunks, NO_VECTOR, np.float32)
         if self._centre is None:
             if len(self._early) and self._early.shape[1] == len(query):
                 np.maximum.at(best, self._early_owners, self._early @ query)
         elif len(self._centre) == len(query):
             near = self._near(query, self._centre)
             owners = self._owners[: self._count]
-            wanted = near if within is None else np.where(within[owners], near, NOWHERE)
+            wanted = near if within is None else np.where(within[owners], near, NO_VECTOR)
             self._compare(wanted, near, query, self._centre)
             # As fast as assigning where every chunk has one window.
             np.maximum.at(best, owners, near)
@@ -102,7 +102,7 @@ class Codes:
 
     def _compare(self, wanted: Floats, near: Floats, query: Vectors, centre: Floats) -> None:
         """Replace the estimates of the nearest wanted windows by nearly exact cosines."""
-        least = max(nth_highest(wanted, RESCORED), -1.5)  # what is out of scope is at NOWHERE
+        least = max(nth_highest(wanted, RESCORED), -1.5)  # what is out of scope is at NO_VECTOR
         places = np.flatnonzero(wanted >= least)[:RESCORED]
         common = np.float32(query @ centre)
         for number in np.unique(places // BLOCK).tolist():

@@ -15,7 +15,7 @@ import numpy as np
 
 from core.results import Lane
 from index.fields import Floats
-from index.matrix import NOWHERE
+from index.matrix import NO_VECTOR
 from index.postings import Rows
 from recall.query import ENTITY, MAX_NAMES, Query, Ranking, above_noise, dated
 from recall.reranking import of_rows
@@ -61,8 +61,8 @@ def _meaning(
         return nothing, nothing, WORDS_ALONE
     cosine = vector.meaning.cosine
     if len(cosine) < index.count:  # what has come since has no cosine yet
-        cosine = np.append(cosine, np.full(index.count - len(cosine), NOWHERE, np.float32))
-    near = np.where(cosine[rows] > NOWHERE, above_noise(query, cosine, rows), np.float32(0))
+        cosine = np.append(cosine, np.full(index.count - len(cosine), NO_VECTOR, np.float32))
+    near = np.where(cosine[rows] > NO_VECTOR, above_noise(query, cosine, rows), np.float32(0))
     foreign = query.unspaced(rows) != query.is_unspaced
     chance = math.sqrt(2 * math.log(max(_size(query), 2)))
     return near, np.float32(FOREIGN) * foreign, CERTAIN + chance

@@ -15,7 +15,7 @@ from core.results import Cautioned, Hit, Lane
 from core.types import ChunkRow, EntityRow
 from index.chunks import Index
 from index.fields import Floats
-from index.matrix import NOWHERE
+from index.matrix import NO_VECTOR
 from index.postings import Rows
 from recall.fusion import DIGITS, RANK_DIGITS, ordered, rrf, stock_boost
 from recall.query import ENTITY, FoundEntity, Node, Query, Ranking
@@ -234,7 +234,7 @@ def _measures(query: Query, fused: Fused, rows: Rows) -> list[dict[str, float]]:
     known = vector.meaning.cosine
     for row, match in zip(rows.tolist(), share, strict=True):
         measures = {}
-        if row < len(known) and (cosine := float(known[row])) > NOWHERE:
+        if row < len(known) and (cosine := float(known[row])) > NO_VECTOR:
             # For vectors of length 1, distance squared is 2 - 2 cosine.
             distance = max(0.0, 2 - 2 * cosine) ** 0.5
             measures = {"similarity": round(cosine, 4), "distance": round(distance, 4)}

@@ -15,7 +15,7 @@ import numpy as np
 from core.results import Lane
 from core.types import Naming, Scope
 from index.fields import Floats, Mask
-from index.matrix import NOWHERE
+from index.matrix import NO_VECTOR
 from index.postings import Rows
 from recall.fusion import DIGITS, best_rows, ordered
 from recall.query import (
@@ -61,7 +61,7 @@ def vector_lane(view: View, query: Query) -> Ranking:
     with index.lock:
         population, within = index.population(query.scope.asof), query.within()
         meaning = index.meaning(query.vector, population, within)
-        near = _masked(meaning.cosine - NOWHERE, within)
+        near = _masked(meaning.cosine - NO_VECTOR, within)
         rows = best_rows(near, index, query.depth)
         if query.noise:  # Drop rows that share no word and are no nearer than unrelated texts.
             matched = _fitted(query.lexical.own, index.count)[rows] > 0
@@ -377,7 +377,7 @@ class _WhyFound(Mapping[int, "tuple[Node, ...]"]):
         return iter(self._seqs)
 
     def __getitem__(self, row: int) -> tuple[Node, ...]:
-        way = self._found.way(self._seqs[row])
+        way = self._found.explain(self._seqs[row])
         path: tuple[Node, ...] = () if way.origin is None else (way.edge, way.origin)
         names = self._view.cues.names(way.cues)
         return (*path, *names.values())

@@ -76,7 +76,7 @@ class Query:
             self.depth = max(bounds.lane_depth, self.depth)
         held = view.snapshot(past=question.asof is not None)
         self.index, self.links = held.index, held.links
-        if vector and vector.model.mark != self.index.model:
+        if vector and vector.model.version != self.index.model:
             vector = None  # the file has another model since the question came
         self.vector = vector.vector if vector else None
         self.noise: Noise = vector.model.noise if vector else ()

@@ -18,7 +18,7 @@ SIMILAR_FROM = 0.8  # of the way from unrelated (0) to identical (1)
 def similar(store: Store, model: FileModel, stored: NewChunk, seq: int) -> list[Similar]:
     """The live memories nearest to a stored one, by the scale that is the same for every model."""
     index = store.written_index()
-    if stored.vectors is None or index.model != model.known.mark:
+    if stored.vectors is None or index.model != model.known.version:
         return []
     zeros = model.zeros[int(words.is_unspaced(stored.content))]
     with index.lock:

@@ -169,7 +169,7 @@ class TurnMemory:
                     break
                 most *= 4  # other memories are in the same file
             scores = dict(zip(found.seqs, found.scores, strict=True))
-            shown = [(row, found.way(row.seq)) for row in rows[:top_k]]
+            shown = [(row, found.explain(row.seq)) for row in rows[:top_k]]
             names = view.cues.names({cue for _, way in shown for cue in way.cues})
         turns = [
             _turn(row, scores[row.seq], tuple(names[cue] for cue in way.cues if cue in names))

@@ -411,7 +411,7 @@ def _degrees(memory: Memory, timeline: Timeline) -> speed.Report:
     if model is None:
         raise RuntimeError("the model is gone")
     with memory.store.view() as view:
-        matrix = view.entries.matrix(model.known.mark)
+        matrix = view.entries.matrix(model.known.version)
     zeros, least = timeline.scale(model).entries, timeline.settings()[0].group_threshold
     near = communities.edges(matrix.vectors, matrix.scripts, zeros, least)
     degrees = [bits.bit_count() for bits in near]

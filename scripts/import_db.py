@@ -42,7 +42,7 @@ def _import(given: argparse.Namespace) -> int:
 
 
 def _as_json(done: importing.Imported, config: Config) -> dict[str, object]:
-    told = Guard(config.guard_mode).told(done.secrets)
+    told = Guard(config.guard_mode).notice(done.secrets)
     return {
         "imported": done.wrote,
         "records": done.counts,
@@ -61,7 +61,7 @@ def _say(done: importing.Imported, file: str, config: Config) -> None:
     if done.wrote and done.counts["chunk"]["new"] and not done.vectors:
         print(message("transfer.without_vectors"))
     if done.secrets:
-        print(Guard(config.guard_mode).told(done.secrets)["notice"])
+        print(Guard(config.guard_mode).notice(done.secrets)["notice"])
 
 
 if __name__ == "__main__":

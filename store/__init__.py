@@ -162,7 +162,7 @@ class View(Protocol):
     def model(self) -> Model | None:
         """The model whose vectors are stored, if any."""
 
-    def model_mark(self) -> str:
+    def model_version(self) -> str:
         """What that model and its vectors are known by; empty while there is none."""
 
     def pending(self, limit: int) -> list[ChunkRow]:
@@ -245,7 +245,7 @@ class EntryReads(Protocol):
         """What differs whenever other entries are live."""
 
     def matrix(self, made_by: str) -> EntryMatrix:
-        """The merged vectors of all entries, of the model with that mark."""
+        """The merged vectors of all entries, of the model of that version."""
 
     def unmerged(self, made_by: str, limit: int) -> list[tuple[int, str, list[str]]]:
         """Some entries without a merged vector of that model: seq, summary, tags."""
@@ -323,7 +323,7 @@ class Store(Protocol):
 
     def intake(self, listed: Set[str], made_by: str = "") -> Intake:
         """Takes in the records of an export: `listed` are the keys of its entities, `made_by` the
-        mark of its vectors' model."""
+        version of its vectors' model."""
 
     # -- memories --
 
@@ -379,7 +379,7 @@ class Store(Protocol):
     def put_vectors(self, rows: Sequence[tuple[int, Vectors]], made_by: str) -> int:
         """Give waiting chunks, by seq, their vectors; how many still waited and were live.
 
-        None do where the memory has another model by now than the one of the mark `made_by`.
+        None do where the memory has another model by now than the one of the version `made_by`.
         """
 
     def log_recalls(self, entries: Sequence[LogEntry]) -> None:
@@ -470,7 +470,7 @@ class NextVectors(Protocol):
     def put(self, rows: Sequence[tuple[WaitingText, Vectors]]) -> None:
         """Keep the vectors of some texts, but for those that were changed meanwhile."""
 
-    def mark(self) -> None:
+    def update_live(self) -> None:
         """Follow what was closed or opened meanwhile."""
 
     def switch(self, model: Model) -> None:
@@ -604,7 +604,7 @@ class FileCopies(Protocol):
         Raises StoreError, about the file `shown`, if anything is wrong with it.
         """
 
-    def held_alone(self, path: Path) -> AbstractContextManager[Callable[[BinaryIO], None]]:
+    def exclusive(self, path: Path) -> AbstractContextManager[Callable[[BinaryIO], None]]:
         """Keep every other program from an existing file; gives a way to copy its bytes.
 
         Raises StoreBusy while any has it open.

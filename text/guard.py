@@ -518,7 +518,7 @@ class Guard:
         """The text as it may stand in a log."""
         return clean(text) if self._mode in ("redact", "refuse") else text
 
-    def told(self, kinds: Sequence[str]) -> Guarded:
+    def notice(self, kinds: Sequence[str]) -> Guarded:
         """The part of an answer that says what was found; empty where that is nothing."""
         told: Guarded = {}
         notices: list[str] = []

@@ -262,7 +262,7 @@ def tokens(text: str) -> int:
 
 # --- Names -----------------------------------------------------------------------------
 
-LONGEST_START = 32  # characters by which the beginning of a word in a name is found
+MAX_START = 32  # characters by which the beginning of a word in a name is found
 _MAX_WORDS, _MAX_CHARACTERS, _MAX_GAP, _MAX_SIGNS = 6, 12, 3, 2
 _STARTS = range(2, 7)  # characters; a name of one is common
 _LETTER = re.compile(f"{_SPACED}|[{_MARKS}]")
@@ -330,7 +330,7 @@ def word_starts(name: str) -> list[str]:
         for at, char in enumerate(name)
         if not char.isspace() and (_UNSPACED_RUN.match(char) or not _joined(name, at))
     ]
-    return list(dict.fromkeys(name[at : at + LONGEST_START] for at in places))
+    return list(dict.fromkeys(name[at : at + MAX_START] for at in places))
 
 
 def has_folded_name(folded: str, key: str) -> bool:

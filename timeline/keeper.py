@@ -84,7 +84,7 @@ class TimelineKeeper(Upkeep):
         """What differs whenever other groups may be found: of other entries or vectors, or so."""
         how = settings.group_k, settings.group_threshold
         with self._store.view() as view:
-            return view.model_mark(), view.entries.membership(), how
+            return view.model_version(), view.entries.membership(), how
 
     def _merge_all(self) -> None:
         while not self._stop.is_set() and self._steps.merge(BATCH_ENTRIES):
@@ -149,10 +149,10 @@ class Doubles:
     def mark(self, store: Store, model: FileModel, settings: Settings) -> int:
         """Let the newer of each two expire; how many."""
         with store.view() as view:
-            if view.model_mark() != model.known.mark:
+            if view.model_version() != model.known.version:
                 return 0
             rows, vectors = view.entries.lasting()
-        how = model.known.mark, settings.dedup_threshold
+        how = model.known.version, settings.dedup_threshold
         compared = self._compared if how == self._how else set()
         known = [row[0] in compared for row in rows]
         if all(known):

@@ -55,14 +55,14 @@ QUESTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class EntryScale:
-    """The zeros of one model, whose mark it has."""
+    """The zeros of one model, whose version it has."""
 
-    mark: str
+    version: str
     entries: Zeros  # of two entries
     questions: Zeros  # of a question (first) and an entry
 
 
-def measured(model: MakesVectors, mark: str) -> EntryScale:
+def measured(model: MakesVectors, version: str) -> EntryScale:
     """What a model makes of the built-in entries and questions; 128 short texts."""
     groups = [[text, *tags.split()] for text, tags in zip(UNRELATED, TAGS, strict=True)]
     entries = np.stack([merged(model.passages(group)) for group in groups])
@@ -70,7 +70,7 @@ def measured(model: MakesVectors, mark: str) -> EntryScale:
     questions = np.stack([model.query(text) for text in asked])
     kinds = scripts(UNRELATED)
     return EntryScale(
-        mark,
+        version,
         zeros(entries @ entries.T, kinds, kinds),
         zeros(questions @ entries.T, scripts(asked), kinds),
     )

@@ -36,9 +36,9 @@ from timeline.keeper import Doubles, TimelineKeeper
 from timeline.scale import EntryScale, measured, merged
 from timeline.settings import Settings, in_force
 
-MERGED_AT_ONCE = 8  # entries that wait for their vectors and get them before a query is answered
+BATCH_ENTRIES = 8  # entries that wait for their vectors and get them before a query is answered
 TOP_TAGS = 3  # of a group, in the list of all
-MOST_SHOWN = 100  # groups, or members of one, in one answer
+MAX_SHOWN = 100  # groups, or members of one, in one answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Timeline:
             "segments": row.segments,
             "expires_at": row.expires_at,
             "embedding": self._embedding_state(waits=stored.pending),
-            **self._context.guard.told(safe.kinds),
+            **self._context.guard.notice(safe.kinds),
         }
 
     def _new_entry(self, given: Mapping[str, Any]) -> NewEntry:
@@ -143,7 +143,7 @@ class Timeline:
             "status": "stored" if new else "exists",
             "added": len(added) if new else 0,
             "segments": count,
-            **self._context.guard.told(safe.kinds),
+            **self._context.guard.notice(safe.kinds),
         }
 
     # -- reading --
@@ -157,16 +157,16 @@ class Timeline:
         read = self._contract.read("memory_query", given)
         asked, why_none = self._embedding.of_question(read["query"])
         model = self._embedding.model(0)
-        if asked is None or model is None or model.known.mark != asked.model.mark:
+        if asked is None or model is None or model.known.version != asked.model.version:
             return self._query_by_words(read["query"], read["top_k"], why_none)
         least = read["score_threshold"]
         if least is None:
             least = self.settings()[0].score_threshold
         zeros = self.scale(model).questions[int(words.is_unspaced(read["query"]))]
         with self._store.view() as view:
-            matrix = self._matrices.current(view, model.known.mark)
-            if matrix.waiting and self.merge(MERGED_AT_ONCE):
-                matrix = self._matrices.current(view, model.known.mark)
+            matrix = self._matrices.current(view, model.known.version)
+            if matrix.waiting and self.merge(BATCH_ENTRIES):
+                matrix = self._matrices.current(view, model.known.version)
             cosines = matrix.vectors @ asked.vector if len(matrix.seqs) else np.zeros(0, np.float32)
             scores = scaled(cosines, zeros[matrix.scripts])
             best, most = _best(scores, matrix, least, read["top_k"])
@@ -240,7 +240,7 @@ class Timeline:
             }
             for group, found in sorted(members.items(), key=lambda each: (-len(each[1]), each[0]))
         ]
-        return {"groups": listed[:MOST_SHOWN], **told, **self._grouping.notice()}
+        return {"groups": listed[:MAX_SHOWN], **told, **self._grouping.notice()}
 
     def get_group_members(self, group_id: str) -> dict[str, Any]:
         """The entries of a group, oldest first; of a very large one the first, and how many."""
@@ -249,13 +249,13 @@ class Timeline:
             rows = view.entries.of_group(read["group_id"])
         if not rows:
             raise NotFound("missing.group", id=read["group_id"])
-        shown = [self._shown(row) for row in rows[:MOST_SHOWN]]
+        shown = [self._shown(row) for row in rows[:MAX_SHOWN]]
         return {"group_id": read["group_id"], "total": len(rows), "members": shown}
 
     def rebuild_groups(self, *, threshold: float | None = None) -> dict[str, Any]:
         """Look for the groups now; where that takes too long the last ones stay, and it says so."""
         read = self._contract.read("memory_rebuild_groups", {"threshold": threshold})
-        while self.merge(MERGED_AT_ONCE):
+        while self.merge(BATCH_ENTRIES):
             pass
         return self.regroup(read["threshold"])
 
@@ -266,7 +266,7 @@ class Timeline:
             return {"status": "off", "notice": self._embedding.why_off()}
         settings, _ = self.settings()
         with self._store.view() as view:
-            matrix = self._matrices.current(view, model.known.mark)
+            matrix = self._matrices.current(view, model.known.version)
         zeros = self.scale(model).entries
         return self._grouping.rebuild(matrix, zeros, settings, threshold)
 
@@ -286,7 +286,7 @@ class Timeline:
         settings, wrong = self.settings()
         with self._store.view() as view:
             known, told = view.model(), view.entries.last_grouping()
-            waiting = view.entries.unmerged_count(known.mark if known else "")
+            waiting = view.entries.unmerged_count(known.version if known else "")
         return {
             **self._counted(),
             "pending": waiting,
@@ -316,31 +316,31 @@ class Timeline:
         model = self._embedding.model(0)
         if model is None or self._store.read_only:
             return 0
-        mark, failed = model.known.mark, len(self._failed)
+        version, failed = model.known.version, len(self._failed)
         with self._store.view() as view:
-            waiting = view.entries.unmerged(mark, limit + failed)
-        due = [row for row in waiting if (mark, row[0]) not in self._failed][:limit]
+            waiting = view.entries.unmerged(version, limit + failed)
+        due = [row for row in waiting if (version, row[0]) not in self._failed][:limit]
         made = [(seq, _embedded(model, [text, *tags])) for seq, text, tags in due]
-        self._failed.update((mark, seq) for seq, vectors in made if vectors is None)
+        self._failed.update((version, seq) for seq, vectors in made if vectors is None)
         rows = [(seq, merged(vectors)) for seq, vectors in made if vectors is not None]
-        stored = self._store.entries.put_merged(rows, mark) if rows else 0
+        stored = self._store.entries.put_merged(rows, version) if rows else 0
         return stored + len(due) - len(rows)
 
     def _vectors(
         self, summary: str, tags: Sequence[str]
     ) -> tuple[Vectors | None, Vectors | None, str]:
-        """The summary's own vector, the merged one, and their model's mark; None without one."""
+        """The summary's own vector, the merged one, and their model's version; None without one."""
         model = self._embedding.model(0)
         made = _embedded(model, [summary, *tags]) if model else None
         if model is None or made is None:
             return None, None, ""
-        return made[:1], merged(made), model.known.mark
+        return made[:1], merged(made), model.known.version
 
     def scale(self, model: FileModel) -> EntryScale:
         """The model's scale, measured when it is first needed."""
         with self._scale_lock:
-            if self._measured is None or self._measured.mark != model.known.mark:
-                self._measured = measured(model, model.known.mark)
+            if self._measured is None or self._measured.version != model.known.version:
+                self._measured = measured(model, model.known.version)
             return self._measured
 
     def _embedding_state(self, *, waits: bool) -> str:
@@ -358,11 +358,11 @@ class Matrices:
         self._key: object = None
         self._matrix: EntryMatrix | None = None
 
-    def current(self, view: View, mark: str) -> EntryMatrix:
+    def current(self, view: View, version: str) -> EntryMatrix:
         with self._lock, view.reading():
-            key = (mark, view.entries.revision())
+            key = (version, view.entries.revision())
             if self._matrix is None or key != self._key:
-                self._key, self._matrix = key, view.entries.matrix(mark)
+                self._key, self._matrix = key, view.entries.matrix(version)
             return self._matrix
 
 

@@ -131,8 +131,8 @@ def import_file(
                 compare = store.intake(judged.keys).compare if store else _all_new
                 return _imported(_Work(source, judged, compare, progress), fits, wrote=False)
         with closing(open_store(config)) as store:
-            mark = store.adopt_model(model).mark if model and fits else ""
-            intake = store.intake(judged.keys, mark)
+            version = store.adopt_model(model).version if model and fits else ""
+            intake = store.intake(judged.keys, version)
             return _imported(
                 _Work(source, judged, intake.put, progress, pause=PAUSE), fits, wrote=True
             )

@@ -346,7 +346,7 @@ def _swap(staged: Path, path: Path) -> Path | None:
     """Let the staged file take the place of the old one; where that one is kept, if it was any."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    with FILE_COPIES.held_alone(path) as copy:
+    with FILE_COPIES.exclusive(path) as copy:
         kept = _keep(path, copy)
         # Before the new file is there: to it, the old one's log would be a wrong one.
         for side in SIDES:

@@ -17,8 +17,8 @@ from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.statements import APPLICATION_ID, fetch_all, fetch_one
 from store.types import Counts
 
-PAGES_AT_ONCE = 1000  # copied before it is asked again whether to stop
-STEPS_AT_ONCE = 10_000  # of SQLite's, in the same sense
+BATCH_PAGES = 1000  # copied before it is asked again whether to stop
+BATCH_STEPS = 10_000  # of SQLite's, in the same sense
 
 COPIED = """
     SELECT
@@ -42,7 +42,7 @@ def copy(path: Path, target: Path, stop: Callable[[], bool]) -> Counts:
             while not pages.done:
                 if stop():
                     raise StoreError("backup.stopped")
-                pages.step(PAGES_AT_ONCE)
+                pages.step(BATCH_PAGES)
         return counts
 
 
@@ -52,7 +52,7 @@ def examine(path: Path, shown: Path, stop: Callable[[], bool]) -> Counts:
     Raises StoreError, about the file `shown`, if anything is wrong with it.
     """
     with _read_from(shown), closing(_as_it_lies(path)) as db:
-        db.set_progress_handler(stop, STEPS_AT_ONCE)
+        db.set_progress_handler(stop, BATCH_STEPS)
         counts = _counts(db, shown)
         problem = fetch_one(db, "PRAGMA integrity_check(1)")
         if problem == "ok" and fetch_all(db, "PRAGMA foreign_key_check"):
@@ -63,7 +63,7 @@ def examine(path: Path, shown: Path, stop: Callable[[], bool]) -> Counts:
 
 
 @contextmanager
-def held_alone(path: Path) -> Iterator[Callable[[BinaryIO], None]]:
+def exclusive(path: Path) -> Iterator[Callable[[BinaryIO], None]]:
     """Keep every other program from an existing file, whose log is brought in where that works.
 
     Raises StoreBusy while any has it open, even an idle one. Gives a way to copy the file's bytes:
@@ -99,7 +99,7 @@ def _bring_log_in(path: Path) -> None:
                 raise StoreBusy("store.in_use", path=path)
         except apsw.BusyError:
             raise
-        except apsw.Error:  # held_alone's caller keeps the log beside the file
+        except apsw.Error:  # exclusive's caller keeps the log beside the file
             return
 
 

@@ -94,11 +94,11 @@ LASTING = f"""
     WHERE t.expires_at IS NULL ORDER BY c.created_at, c.seq
 """
 OVERDUE = f"SELECT c.seq, c.id FROM {_LIVE_ENTRY} WHERE t.expires_at <= ? ORDER BY c.seq"
-LAST = """
+CLEAR_EXPIRY = """
     UPDATE timeline SET expires_at = NULL WHERE chunk_seq = :seq AND expires_at <= :now
     AND EXISTS (SELECT 1 FROM chunks WHERE seq = :seq AND valid_until IS NULL)
 """
-EXPIRE = """
+SET_EXPIRY = """
     UPDATE timeline SET expires_at = :at WHERE chunk_seq = :seq AND expires_at IS NULL
     AND EXISTS (SELECT 1 FROM chunks WHERE seq = :seq AND valid_until IS NULL)
 """
@@ -221,8 +221,8 @@ class EntryWrites:
             writer.write_chunks()
             writer.db.execute(PUT_ENTRY, (seq, entry.category, entry.expires_at))
             add_context(writer.db, seq, entry.context)
-            if entry.merged is not None and chunk.made_by == writer.mark:
-                _put_merged(writer.db, seq, entry.merged, writer.mark)
+            if entry.merged is not None and chunk.made_by == writer.model_version:
+                _put_merged(writer.db, seq, entry.merged, writer.model_version)
             return writer.complete_chunk(chunk, indexed, (seq, chunk_id, waits, True))
 
     def add_context(self, entry_id: str, segments: Sequence[str], client: str) -> tuple[str, bool]:
@@ -249,7 +249,7 @@ class EntryWrites:
     def put_merged(self, rows: Sequence[tuple[int, Vectors]], made_by: str) -> int:
         live = "SELECT 1 FROM chunks WHERE seq = ? AND valid_until IS NULL"
         with self._database.writing("") as writer:
-            if made_by != writer.mark:
+            if made_by != writer.model_version:
                 return 0
             alive = [row for row in rows if fetch_one(writer.db, live, (row[0],))]
             for seq, merged in alive:
@@ -268,7 +268,7 @@ class EntryWrites:
     def expire(self, entry: tuple[int, str], at: str, reason: str, client: str) -> bool:
         seq, chunk_id = entry
         with self._database.writing(client) as writer:
-            writer.db.execute(EXPIRE, {"at": at, "seq": seq})
+            writer.db.execute(SET_EXPIRY, {"at": at, "seq": seq})
             marked = writer.db.changes() > 0
             if marked:
                 writer.transaction.changed(seq)
@@ -284,7 +284,7 @@ class EntryWrites:
             overdue = fetch_all(db, OVERDUE, (timestamps.now(),))
         for seq, chunk_id in overdue:
             with self._database.writing(client, undoable=True) as writer:
-                writer.db.execute(LAST, {"seq": seq, "now": writer.now})
+                writer.db.execute(CLEAR_EXPIRY, {"seq": seq, "now": writer.now})
                 if writer.db.changes():  # else somebody else did something with it meanwhile
                     closed += writer.forget_chunk(chunk_id, EXPIRED, cascade=True)[0]
         return closed

@@ -136,9 +136,9 @@ class Intake:
     """
 
     def __init__(self, database: OpenFile, listed: Set[str], made_by: str = "") -> None:
-        """`listed` are the keys of the export's entities, `made_by` the mark of its vectors' model.
+        """`listed` are the keys of the export's entities, `made_by` is its vectors' model version.
 
-        Vectors are put in while that is the file's mark; chunks without any wait for theirs.
+        Vectors are put in while the file has that version; chunks without any wait for theirs.
         """
         self._database, self._listed, self._made_by = database, listed, made_by
         self._ids: dict[str, str] = {}  # entities that are spelled otherwise here
@@ -288,7 +288,7 @@ class Intake:
 
     def _fits(self, writer: Writer) -> bool:
         """Whether the export's vectors are of the file's model."""
-        return self._made_by != "" and self._made_by == writer.mark
+        return self._made_by != "" and self._made_by == writer.model_version
 
     def _complete(self, writer: Writer, new: Sequence[tuple[int, dict[str, Any], Indexed]]) -> None:
         """Write what hangs on new memories, and what they are found by."""

@@ -27,7 +27,7 @@ from store.types import WaitingText
 BLOCK = 1024  # vectors, for which vec0 takes room at once
 ROW_BYTES = 16  # of a vector in such a block, beside its dimensions
 BESIDE_BYTES = 100  # what other tables and their indexes keep of a vector
-BLOCKS_AT_ONCE = 50  # of the old vectors, dropped in one transaction: some 100 MB
+BATCH_BLOCKS = 50  # of the old vectors, dropped in one transaction: some 100 MB
 
 # Beside the vectors in use, those of another model. `live` is that of the vector: what was closed
 # or opened since is found by it. A text that is erased or changed takes its vectors along, whose
@@ -154,7 +154,7 @@ class NextVectors:
                         kept = np.asarray(vector, np.float32).tobytes()
                         db.execute(PUT_NEXT_VECTOR, (seq, kept, live))
 
-    def mark(self) -> None:
+    def update_live(self) -> None:
         with self._database.transaction() as db:
             _mark_next(db)
 
@@ -179,12 +179,12 @@ class NextVectors:
             self._drop_vectors(table)
 
     def _drop_vectors(self, table: str) -> None:
-        dropped = BLOCKS_AT_ONCE
-        while dropped == BLOCKS_AT_ONCE:
+        dropped = BATCH_BLOCKS
+        while dropped == BATCH_BLOCKS:
             with self._database.transaction() as db:
                 if not has_table(db, table):
                     return
-                dropped = len(fetch_all(db, DROP_BLOCKS.format(table), (BLOCKS_AT_ONCE,)))
+                dropped = len(fetch_all(db, DROP_BLOCKS.format(table), (BATCH_BLOCKS,)))
         with self._database.transaction() as db:
             db.execute(f"DROP TABLE {table}")
 

@@ -30,8 +30,8 @@ from store.sqlite.cue_snapshots import CueSnapshots
 from store.sqlite.statements import (
     ENDS,
     LAST_CHANGE,
-    MARK,
     MENTIONED,
+    MODEL_VERSION,
     SPELLED,
     fetch_all,
     fetch_one,
@@ -41,7 +41,7 @@ from store.sqlite.statements import (
 from store.sqlite.vectors import all_vectors, vectors_of
 from store.types import Snapshot
 
-RELATIONS_AT_ONCE = 20_000  # ids whose relations are read in one go: some megabytes
+BATCH_RELATIONS = 20_000  # ids whose relations are read in one go: some megabytes
 
 
 # --- SQL: searching --------------------------------------------------------------------
@@ -91,7 +91,7 @@ EVERY_END = {
 RELATION = _LINKED + "WHERE r.id = ?"
 LATEST = f"""
     SELECT (SELECT coalesce(max(rev), 0) FROM postings), (SELECT coalesce(max(id), 0) FROM changes),
-        (SELECT coalesce(max(id), 0) FROM relations), coalesce(({MARK}), '')
+        (SELECT coalesce(max(id), 0) FROM relations), coalesce(({MODEL_VERSION}), '')
 """
 CHANGES = "SELECT DISTINCT kind, what FROM changes WHERE id > ?"
 IS_LIVE = "SELECT 1 FROM entities WHERE id = ? AND valid_until IS NULL"
@@ -136,10 +136,10 @@ class Snapshots:
 
 def load_snapshot(db: apsw.Connection, past: bool) -> Snapshot:
     with reading(db):
-        ((rev, change, relation, mark),) = fetch_all(db, LATEST)
+        ((rev, change, relation, version),) = fetch_all(db, LATEST)
         rows = map(IndexRow._make, db.execute(EVERY_INDEX_ROW, {"past": past}))
         index = Index(rows, lambda located: all_vectors(db, located), past=past)
-        index.rev, index.model = rev, mark
+        index.rev, index.model = rev, version
         which = {"past": past, "now": timestamps.now()}
         relations = _all_relations(db, which, relation)
         ways = RelationColumns(relations, *(db.execute(EVERY_END[end], which) for end in ENDS))
@@ -151,8 +151,8 @@ def _all_relations(
     db: apsw.Connection, which: dict[str, Any], last: int
 ) -> Iterator[tuple[str, str, str, str]]:
     """What RelationColumns has of relations, up to the last one."""
-    for first in range(1, last + 1, RELATIONS_AT_ONCE):
-        bound = which | {"first": first, "end": first + RELATIONS_AT_ONCE}
+    for first in range(1, last + 1, BATCH_RELATIONS):
+        bound = which | {"first": first, "end": first + BATCH_RELATIONS}
         (found,) = fetch_all(db, RELATIONS_BETWEEN, bound)
         if found[0]:
             yield found
@@ -162,12 +162,12 @@ def _refreshed(db: apsw.Connection, snapshot: Snapshot) -> bool:
     """Read what was changed since; False where it is better to read everything anew."""
     if snapshot.index.needs_rebuild() or snapshot.links.needs_rebuild():
         return False
-    ((rev, change, relation, mark),) = fetch_all(db, LATEST)
-    if mark == snapshot.index.model and not snapshot.is_behind(rev, change, relation):
+    ((rev, change, relation, version),) = fetch_all(db, LATEST)
+    if version == snapshot.index.model and not snapshot.is_behind(rev, change, relation):
         return True
     with reading(db), snapshot.index.lock:
-        ((_, change, relation, mark),) = fetch_all(db, LATEST)
-        if mark != snapshot.index.model or is_behind(db, snapshot.change):
+        ((_, change, relation, version),) = fetch_all(db, LATEST)
+        if version != snapshot.index.model or is_behind(db, snapshot.change):
             return False
         seqs = _refresh_index(db, snapshot.index)
         _refresh_links(db, snapshot, seqs)

@@ -61,7 +61,7 @@ PENDING = """
     SELECT count(*) FROM chunks INDEXED BY chunks_pending WHERE pending = 1 AND valid_until IS NULL
 """
 ENDS = ("source_id", "target_id")
-MARK = "SELECT value || ' ' || updated_at FROM meta WHERE key = 'embedding_model'"
+MODEL_VERSION = "SELECT value || ' ' || updated_at FROM meta WHERE key = 'embedding_model'"
 OLDEST_CHANGE = "SELECT min(id) FROM changes"
 LAST_CHANGE = "SELECT coalesce(max(id), 0) FROM changes"
 SPELLED = "SELECT key FROM aliases WHERE entity_id = ?"

@@ -38,7 +38,7 @@ from store.sqlite.recall_counts import (
     log_row,
     recalled_rows,
 )
-from store.sqlite.statements import MARK, PUT_META, fetch_one
+from store.sqlite.statements import MODEL_VERSION, PUT_META, fetch_one
 from store.sqlite.turns import TurnWrites
 from store.sqlite.undo import undo_record
 from store.sqlite.upkeep import Upkeep
@@ -134,7 +134,7 @@ class SqliteStore(Database):
                 return known
             record_model(db, model)
             make_vectors_table(db, "vectors", model.dim)
-            return replace(model, mark=fetch_one(db, MARK))
+            return replace(model, version=fetch_one(db, MODEL_VERSION))
 
     def put_noise(self, noise: Noise) -> None:
         """Record what the file's model makes of unrelated texts, for a file that does not know."""
@@ -143,7 +143,7 @@ class SqliteStore(Database):
 
     def put_vectors(self, rows: Sequence[tuple[int, Vectors]], made_by: str) -> int:
         with self.writing("") as writer:
-            if writer.mark != made_by:
+            if writer.model_version != made_by:
                 return 0
             return sum(writer.vectors.fill(seq, vectors) for seq, vectors in rows)
 

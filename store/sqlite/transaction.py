@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from core.errors import NotFound
-from store.sqlite.statements import MARK, NEXT_REV, fetch_all, fetch_one, last_version
+from store.sqlite.statements import MODEL_VERSION, NEXT_REV, fetch_all, fetch_one, last_version
 
 BEFORE = f"""
     SELECT (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'chunks'), {NEXT_REV}
@@ -27,7 +27,7 @@ class Transaction:
 
     def __init__(self, db: apsw.Connection, now: str, client: str) -> None:
         self.db, self.now, self._client = db, now, client
-        self.mark = str(fetch_one(db, MARK) or "")
+        self.model_version = str(fetch_one(db, MODEL_VERSION) or "")
         """Of the file's model: vectors that another one made are not written."""
         self.seq_before: int
         """The highest seq of a chunk when the transaction began."""

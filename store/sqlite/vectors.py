@@ -94,9 +94,9 @@ def model_of(db: apsw.Connection, prefix: str = "embedding") -> Model | None:
     if not rows:
         return None
     noise = json.loads(rows["noise"][0]) if "noise" in rows else []
-    (name, mark), (dim, _), (unrelated, _) = rows["model"], rows["dim"], rows["unrelated"]
+    (name, version), (dim, _), (unrelated, _) = rows["model"], rows["dim"], rows["unrelated"]
     pairs = tuple((mean, deviation) for mean, deviation in noise)
-    return Model(name, int(dim), float(unrelated), pairs, mark)
+    return Model(name, int(dim), float(unrelated), pairs, version)
 
 
 def record_model(db: apsw.Connection, model: Model, prefix: str = "embedding") -> None:

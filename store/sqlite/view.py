@@ -22,7 +22,7 @@ from store.sqlite.statements import (
     LIVE_CHUNK,
     LIVE_ENTITY,
     LIVE_RELATION,
-    MARK,
+    MODEL_VERSION,
     NAMED,
     PENDING,
     TERM_NUMBERS,
@@ -43,11 +43,11 @@ from store.sqlite.vectors import model_of
 from store.types import Snapshot
 from text import words
 
-MOST_NAMES = 200  # names with a word that begins with a term, of which the closest are taken
+MAX_NAMES = 200  # names with a word that begins with a term, of which the closest are taken
 CLOSEST_NAMES = 32  # of one term
 EXACT_PIECE = 3  # characters of a piece up to which its trigrams say exactly where it stands
-MOST_TRIGRAMS = 12  # about, by which the candidates for a longer piece are found
-TEXTS_AT_ONCE = 64  # read to look for a piece in
+MAX_TRIGRAMS = 12  # about, by which the candidates for a longer piece are found
+BATCH_TEXTS = 64  # read to look for a piece in
 
 
 # --- SQL: searching --------------------------------------------------------------------
@@ -239,8 +239,8 @@ class View:
 
     def filter_containing(self, literal: str, seqs: Sequence[int], limit: int) -> list[int]:
         found: list[int] = []
-        for start in range(0, len(seqs), TEXTS_AT_ONCE):
-            texts = self.texts(some := seqs[start : start + TEXTS_AT_ONCE])
+        for start in range(0, len(seqs), BATCH_TEXTS):
+            texts = self.texts(some := seqs[start : start + BATCH_TEXTS])
             found += [seq for seq in some if literal in words.fold(texts.get(seq, ""))]
             if len(found) >= limit:
                 break
@@ -260,7 +260,7 @@ class View:
         """
         keys: dict[str, None] = {}
         for part in parts:
-            bounds = (*bounds_of_prefix(part[: words.LONGEST_START]), MOST_NAMES)
+            bounds = (*bounds_of_prefix(part[: words.MAX_START]), MAX_NAMES)
             found = sorted({row[0] for row in fetch_all(self.db, NAMES_FROM, bounds)})
             found.sort(key=len)
             keys |= dict.fromkeys(found[:CLOSEST_NAMES])
@@ -346,8 +346,8 @@ class View:
     def model(self) -> Model | None:
         return model_of(self.db)
 
-    def model_mark(self) -> str:
-        return str(fetch_one(self.db, MARK) or "")
+    def model_version(self) -> str:
+        return str(fetch_one(self.db, MODEL_VERSION) or "")
 
     def counts(self) -> dict[str, dict[str, int]]:
         return {
@@ -383,7 +383,7 @@ def _graph(nodes: Iterable[str], bounds: GraphBounds) -> dict[str, Any]:
 
 def _some_trigrams(text: str) -> list[str]:
     """Every second trigram, or fewer of a long text: enough to have few false candidates."""
-    step = max(2, len(text) // MOST_TRIGRAMS)
+    step = max(2, len(text) // MAX_TRIGRAMS)
     places = [*range(0, len(text) - 2, step), len(text) - 3]
     return list(dict.fromkeys(text[at : at + 3] for at in places if at >= 0))
 

@@ -107,7 +107,7 @@ class Writer:
     ) -> None:
         """`terms` are the numbers of terms, and `spellings` the names, that are known so far."""
         self.transaction = Transaction(db, now, client)
-        self.db, self.now, self.mark = db, now, self.transaction.mark
+        self.db, self.now, self.model_version = db, now, self.transaction.model_version
         self.texts = TextRows(self.transaction, terms)
         self.vectors = VectorRows(self.transaction)
         self.entities = EntityRows(self.transaction, self.texts, spellings)
@@ -180,7 +180,7 @@ class Writer:
 
     def _fitting(self, given: NewChunk | Change) -> Vectors | None:
         """The vectors that come with a text, if the file's model made them."""
-        return given.vectors if given.made_by == self.mark else None
+        return given.vectors if given.made_by == self.model_version else None
 
     def _insert_chunk(self, row: dict[str, Any], vectors: Vectors | None) -> int:
         """Collect a new version and its vectors, or that it waits for them; its seq."""

@@ -465,7 +465,7 @@ def test_a_text_that_is_changed_or_erased_takes_its_next_vectors_along(tmp_path:
         assert kept == [True, False, False, True], "nothing is left of the others"
         following.put([(texts[1], SECOND.passages(["note 1"]))])
         memory.forget(ids[0])
-        following.mark()
+        following.update_live()
         assert list(db.execute("SELECT rowid, live FROM next_vectors")) == [(1, 0), (4, 1)]
 
 

@@ -190,7 +190,7 @@ def test_a_round_without_cues_inherits_those_of_its_event() -> None:
     assert found.seqs[0] == 1
     assert 6 in found.seqs
     assert 7 not in found.seqs
-    assert (found.way(6).edge, found.way(6).origin) == ("event", 1)
+    assert (found.explain(6).edge, found.explain(6).origin) == ("event", 1)
 
 
 def test_a_rare_cue_leads_one_hop_further_and_never_before_what_was_hit() -> None:
@@ -200,8 +200,12 @@ def test_a_rare_cue_leads_one_hop_further_and_never_before_what_was_hit() -> Non
     ]
     found = made(rows).search([1], 50, ASSOCIATIVE)
     assert found.seqs == [2, 1, 3]
-    assert (found.way(3).edge, found.way(3).origin, found.way(3).cues) == ("associative", 1, [5])
-    assert found.way(1).cues == [1]
+    assert (found.explain(3).edge, found.explain(3).origin, found.explain(3).cues) == (
+        "associative",
+        1,
+        [5],
+    )
+    assert found.explain(1).cues == [1]
     assert search(made(rows), 1, edges=ASSOCIATIVE, limit=2) == [2, 1]
 
 
@@ -224,7 +228,7 @@ ROWS = st.lists(
 
 def shown(found: CueHits) -> list[tuple[int, float, str]]:
     return [
-        (seq, round(score, 5), found.way(seq).edge)
+        (seq, round(score, 5), found.explain(seq).edge)
         for seq, score in zip(found.seqs, found.scores, strict=True)
     ]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from core.types import Vectors
 from embedder import Embedder, OfflineE5, OfflineUse
 from index import quantized
-from index.matrix import NOWHERE, Matrix
+from index.matrix import NO_VECTOR, Matrix
 from index.quantized import MIN_VECTORS, Codes
 
 TOP, CANDIDATES = 20, quantized.RESCORED
@@ -79,7 +79,7 @@ def test_few_vectors_are_compared_exactly(count: int) -> None:
     vectors, query = made_up(count, 384), made_up(1, 384, seed=1)[0]
     exact = Matrix(vectors, rows(count)).cosines(query, count + 3)
     assert np.array_equal(Codes(vectors, rows(count)).cosines(query, count + 3), exact)
-    assert (exact[count:] == NOWHERE).all()
+    assert (exact[count:] == NO_VECTOR).all()
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
@@ -91,7 +91,7 @@ def test_a_matrix_gives_each_chunk_its_best_window_whatever_the_order(most: int)
     held = Matrix(vectors[:-2], owners)
     held.add(50, vectors[-2:-1])
     held.add(51, vectors[-1:])
-    expected = np.full(52, NOWHERE, np.float32)
+    expected = np.full(52, NO_VECTOR, np.float32)
     np.maximum.at(expected, np.append(owners, [50, 51]), vectors @ query)
     assert held.cosines(query, 52) == pytest.approx(expected, abs=1e-6)
 
@@ -99,15 +99,15 @@ def test_a_matrix_gives_each_chunk_its_best_window_whatever_the_order(most: int)
 def test_an_empty_one_of_no_dimension_takes_any() -> None:
     held = Codes(np.zeros((0, 0), np.float32), rows(0))
     query = made_up(1, 384)[0]
-    assert (held.cosines(query, 4) == NOWHERE).all()
+    assert (held.cosines(query, 4) == NO_VECTOR).all()
     held.add(2, query[None])
-    assert held.cosines(query, 4) == pytest.approx([NOWHERE, NOWHERE, 1, NOWHERE])
+    assert held.cosines(query, 4) == pytest.approx([NO_VECTOR, NO_VECTOR, 1, NO_VECTOR])
 
 
 @pytest.mark.parametrize("count", [MIN_VECTORS - 1, MIN_VECTORS])
 def test_a_query_of_another_model_finds_nothing(count: int) -> None:
     held = Codes(made_up(count, 384), rows(count))
-    assert (held.cosines(made_up(1, 512)[0], count) == NOWHERE).all()
+    assert (held.cosines(made_up(1, 512)[0], count) == NO_VECTOR).all()
 
 
 @pytest.mark.parametrize("count", [1, 511, 1200])
@@ -185,7 +185,7 @@ def test_the_best_window_counts() -> None:
     vectors, query = made_up(900, 384), made_up(1, 384, seed=1)[0]
     owners = np.random.default_rng(0).integers(0, 300, 900).astype(np.int32)
     each = Codes(vectors, rows(900)).cosines(query, 900)
-    expected = np.full(310, NOWHERE, np.float32)
+    expected = np.full(310, NO_VECTOR, np.float32)
     for owner, cosine in zip(owners, each, strict=True):
         expected[owner] = max(expected[owner], cosine)
     assert np.array_equal(Codes(vectors, owners).cosines(query, 310), expected)
@@ -200,7 +200,7 @@ def test_windows_of_one_chunk_may_be_added_together_or_apart(before: int) -> Non
         apart.add(before + 1, window[None])
     for window in windows:
         found = together.cosines(window, before + 2)
-        assert found[before] == NOWHERE
+        assert found[before] == NO_VECTOR
         assert found[before + 1] == pytest.approx(1, abs=0.05)
         assert apart.cosines(window, before + 2) == pytest.approx(found, abs=1e-5)
 

@@ -405,7 +405,7 @@ def test_a_guard_speaks_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(refusal.value) == (
         "content 似乎含有密码和电话号码；未存储任何内容。请去掉后重试（[guard] mode 为 refuse）。"
     )
-    assert Guard("redact").told(["phone"])["notice"] == (
+    assert Guard("redact").notice(["phone"])["notice"] == (
         "存储时已去除疑似电话号码的内容，原处写为 [redacted: ...]。"
     )
 

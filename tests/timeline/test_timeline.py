@@ -23,7 +23,7 @@ from memory import Memory
 from timeline.arguments import CATEGORIES
 from timeline.keeper import CLIENT, LATEST_SECONDS, _Grouped
 from timeline.scale import merged
-from timeline.timeline import MERGED_AT_ONCE, Timeline
+from timeline.timeline import BATCH_ENTRIES, Timeline
 
 TAGS = ["出差", "上海", "周五", "行程", "工作"]
 TRIP: dict[str, Any] = {"summary": "用户周五要去上海出差", "tags": TAGS, "category": "conversation"}
@@ -278,13 +278,13 @@ def test_entries_written_before_there_was_a_model_get_their_vectors_later(
 
 def test_what_the_model_fails_over_keeps_no_other_entry_waiting(open_memory: Open) -> None:
     before = open_memory()
-    for number in range(MERGED_AT_ONCE + 1):
+    for number in range(BATCH_ENTRIES + 1):
         before.timeline().write(entry(f"poison {number}"))
     before.timeline().write(entry("a ferry to Riga"))
     timeline = open_memory(model=Failing()).timeline()
     timeline.rebuild_groups()
     assert summaries(timeline.query("a ferry to Riga")) == ["a ferry to Riga"]
-    assert timeline.status()["pending"] == MERGED_AT_ONCE + 1
+    assert timeline.status()["pending"] == BATCH_ENTRIES + 1
 
 
 def test_a_question_that_the_model_fails_over_is_answered_by_words(open_memory: Open) -> None:
@@ -459,7 +459,7 @@ def test_an_answer_has_so_many_groups_and_members_and_no_more(
         timeline.write(TRIP | {"summary": f"{TRIP['summary']} {text}"})
     timeline.rebuild_groups()
     (first, second) = timeline.list_groups()["groups"]
-    monkeypatch.setattr("timeline.timeline.MOST_SHOWN", 1)
+    monkeypatch.setattr("timeline.timeline.MAX_SHOWN", 1)
     assert timeline.list_groups()["groups"] == [first]
     told = timeline.get_group_members(second["group_id"])
     assert (told["total"], len(told["members"])) == (4, 1)

@@ -234,7 +234,7 @@ def test_vectors_wait_where_the_file_changes_its_model_meanwhile(
     model = importing._model_in(header)
     assert model
     with closing(SqliteStore(tmp_path / "new.db")) as store:
-        mark = store.adopt_model(model).mark
+        mark = store.adopt_model(model).version
         for made_by, batch in ((mark, chunks[:2]), ("of another time", chunks[2:4])):
             store.intake(set(), made_by).put("chunk", batch)
         with store.view() as view:

@@ -276,7 +276,7 @@ def test_a_file_of_an_older_schema_is_backed_up_as_it_is_and_brought_up_to_date_
 def test_whenever_it_is_told_to_stop_nothing_is_left_and_the_last_one_stays(
     memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "PAGES_AT_ONCE", 20)
+    monkeypatch.setattr(copies, "BATCH_PAGES", 20)
     monkeypatch.setattr(backup, "BLOCK", 1 << 16)
     memory.remember_many([{"content": f"note {number} " * 50} for number in range(100)])
     last = make(memory.path, tmp_path / "b")
@@ -446,7 +446,7 @@ def test_a_backup_that_fails_is_told_in_one_line_and_not_tried_at_once_again(
 def test_a_server_that_ends_breaks_a_backup_off_and_leaves_nothing_of_it(
     open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(copies, "BATCH_PAGES", 1)
     copying = threading.Event()
     make = backup.make
 
