@@ -266,6 +266,9 @@ class Config:
     backup_keep: int = _setting("backup.keep", 7, *_whole(1, 10_000))
     backup_compress: bool = _setting("backup.compress", False, _flag, "true or false")
     guard_mode: str = _setting("guard.mode", "warn", *_choice("warn", "redact", "refuse", "off"))
+    guard_instructions: str = _setting(
+        "guard.instructions", "mark", *_choice("warn", "mark", "refuse")
+    )
     cues_extractor: str = _setting("cues.extractor", "light", *_choice("light", "spacy"))
     cues_userdict: Path | None = _setting("cues.userdict", None, _path, "a file path")
     cues_pause_minutes: float = _setting("cues.pause_minutes", 30.0, *_number(0, 1_000_000))

@@ -104,7 +104,7 @@ class Memory:
         self.config = config or Config.load()
         self.path = Path(path or self.config.database_path).expanduser().absolute()
         self._contract = validation.contract(self.config)
-        self._guard = Guard(self.config.guard_mode)
+        self._guard = Guard(self.config.guard_mode, self.config.guard_instructions)
         self._placeholders = {words.name_key(each) for each in self.config.recall_placeholders}
         cues, cues_off = cue_settings(self.config)
         self._has_cues = cues is not None
@@ -292,7 +292,7 @@ class Memory:
         started, asked = time.perf_counter(), timestamps.now()
         question = Question(**read)
         found, notices = self._searcher.search(question, asked)
-        shown = fit(found, question.max_tokens, question.query)
+        shown = fit(found, question.max_tokens, question.query, self._guard.caution)
         if len(shown) < len(found):
             notices.append(message("notice.budget", left=len(found) - len(shown)))
         if not self.store.read_only:
@@ -325,7 +325,8 @@ class Memory:
         bounds = GraphBounds(read["asof"] or timestamps.now(), read["asof"], read["edge_types"])
         with self.store.view() as view:
             start = find_node(view, read["start_node"], read["asof"])
-            return neighbourhood(view, Walk(start, read["max_hops"], read["limit"], bounds))
+            walk = Walk(start, read["max_hops"], read["limit"], bounds, self._guard.caution)
+            return neighbourhood(view, walk)
 
     def stats(self) -> dict[str, Any]:
         """Counts, sizes, the state of model and lanes, and how recalls went in the last 24 h."""
@@ -356,7 +357,8 @@ class Memory:
     def show_chunk(self, chunk_id: str) -> dict[str, Any]:
         """A memory with all that is known of it, also a closed one, by its own id."""
         with self.store.view() as view:
-            return view.show_chunk(Id().read("chunk_id", chunk_id))
+            shown = view.show_chunk(Id().read("chunk_id", chunk_id))
+        return {**shown, **self._guard.caution(shown)}
 
     def show_entity(self, entity_id: str) -> dict[str, Any]:
         """A live entity with all that is known of it and its heaviest relations."""
@@ -367,7 +369,7 @@ class Memory:
         if shown is None:
             raise NotFound("missing.entity", id=entity_id, near="-")
         own = [edge for edge in around["edges"] if found in (edge["source_id"], edge["target_id"])]
-        return {**shown, "relations": own}
+        return {**shown, "relations": own, **self._guard.caution(shown, own)}
 
     # -- entities --
 

@@ -37,11 +37,15 @@ from memory import Memory
 from mnelo_locale import message
 from store import Inspection
 from store.opening import inspect, open_store
+from text.instructions import speaks
 from upkeep import backup
 
 LOCKS = (".keeper", ".timeline", ".reembed")  # ends of the names of lock files beside the database
 LEFT_AFTER = 3600  # seconds, after which nobody is still at work on a temporary file
 ROUNDS = 3  # of looking and mending: what one mends may bring another to light
+
+# Of the memories in which the doctor looks for orders to agents: a second or two of work.
+MAX_LOOKED_AT, MAX_CHARACTERS, MAX_NAMED = 20_000, 10_000_000, 10
 
 INDEX_FAULTS = ("not in ", "wrongly in ", "halved ", "index of ", "cues of no word")
 ROW_FAULTS = ("references", "mentions of nobody", "names of nobody", "rounds beyond their text")
@@ -158,6 +162,7 @@ class Diagnosis(health.Installation):
             yield from self._of_promises(file.upkeep.check()[0])
             yield from self._of_pending(file)
             yield from self._of_model(file)
+            yield from self._of_instructions(file)
         except MneloError as error:
             self.usable = False
             fix = message("doctor.fix_file" if self.path.exists() else "doctor.fix_no_file")
@@ -190,6 +195,22 @@ class Diagnosis(health.Installation):
             with file.view() as view:
                 count = view.pending_count()
             yield self._found("pending", count=count, age=health.span(age), fixable=alone)
+
+    def _of_instructions(self, file: Inspection) -> Iterator[Finding]:
+        """Memories that give orders to whoever reads them, among the newest."""
+        if self.config.guard_instructions == "warn":
+            return
+        left, found = MAX_CHARACTERS, list[str]()
+        for chunk_id, text in file.newest_texts(MAX_LOOKED_AT):
+            left -= len(text)
+            if left < 0:
+                break
+            if speaks(text):
+                found.append(chunk_id)
+        if found:
+            more = " …" if len(found) > MAX_NAMED else ""
+            named = " ".join(found[:MAX_NAMED]) + more
+            yield self._found("instructions", count=len(found), ids=named)
 
     def _of_model(self, file: Inspection) -> Iterator[Finding]:
         """Whether the model is there: as the server says, else by its files alone."""

@@ -16,10 +16,16 @@ class Similar(TypedDict):
 
 
 class Guarded(TypedDict, total=False):
-    """What is said where something to be stored looked like a secret."""
+    """What is said where something to be stored looked like a secret, or speaks to agents."""
 
     secrets: list[str]  # their kinds, see guard.KINDS
     notice: str
+
+
+class Cautioned(TypedDict, total=False):
+    """What stands beside a text that speaks to the agent which reads it."""
+
+    caution: str  # a sentence: it is a quotation, and nothing to follow
 
 
 class Remembered(Guarded):
@@ -51,6 +57,7 @@ class Hit(TypedDict):
     entity_kind: NotRequired[str]
     truncated: NotRequired[bool]
     weak: NotRequired[bool]  # nothing that was found is likely to be an answer; this hit neither
+    caution: NotRequired[str]  # see Cautioned
     explain: NotRequired[dict[str, Any]]
 
 
@@ -102,6 +109,7 @@ class Node(TypedDict):
     name: str
     summary: str
     hops: int
+    caution: NotRequired[str]
 
 
 class Edge(TypedDict):
@@ -114,6 +122,7 @@ class Edge(TypedDict):
     valid_until: NotRequired[str]
     evidence_chunk_id: NotRequired[str]
     properties: NotRequired[dict[str, Any]]
+    caution: NotRequired[str]
 
 
 class Graph(TypedDict):

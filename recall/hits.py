@@ -3,7 +3,7 @@
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, cast
@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from core.results import Hit, Lane
+from core.results import Cautioned, Hit, Lane
 from core.types import ChunkRow, EntityRow
 from index.chunks import Index
 from index.fields import Floats
@@ -24,10 +24,12 @@ from store import View
 from text import words
 
 Scores = NDArray[np.float64]
+Caution = Callable[..., Cautioned]
+"""What is to stand beside some texts that are shown, from them."""
 
 SEED_DEPTH = 20  # of each lane, the best ones that may become a seed of the graph
 MAX_ENTITIES = 2  # entity hits beyond top_k
-MAX_BESIDE = 151  # tokens of a hit without its texts: at most 600 characters, and a part of one
+MAX_BESIDE = 181  # tokens of a hit without its texts: at most 720 characters, and a part of one
 MIN_CONTENT = 20  # tokens; a memory that is cut shorter says too little to be shown
 
 
@@ -325,16 +327,17 @@ def _entity_hit(view: View, row: EntityRow, key: str, fused: Fused, *, explain: 
 # --- The budget ------------------------------------------------------------------------
 
 
-def fit(found: Sequence[Hit], max_tokens: int, query: str) -> list[Hit]:
+def fit(found: Sequence[Hit], max_tokens: int, query: str, caution: Caution) -> list[Hit]:
     """Whole hits in order as far as the budget reaches; then one shortened around its match.
 
-    Counts the JSON that is sent; 0 means no limit. The first hit is always there.
+    Counts the JSON that is sent, cautions too; 0 means no limit. The first hit is always there.
     """
+    marked = (_marked(hit, caution) for hit in found)
     if not max_tokens or _surely_fit(found, max_tokens):
-        return list(found)
+        return list(marked)
     kept: list[Hit] = []
     left = max_tokens
-    for hit in found:
+    for hit in marked:
         cost = _cost(hit)
         if cost > left:
             room = left - (cost - words.tokens(hit["content"]))
@@ -344,6 +347,12 @@ def fit(found: Sequence[Hit], max_tokens: int, query: str) -> list[Hit]:
         kept.append(hit)
         left -= cost
     return kept
+
+
+def _marked(hit: Hit, caution: Caution) -> Hit:
+    """The hit with a caution, if one of its texts asks for that."""
+    said = caution(hit["content"], hit["source"], hit.get("entity_name", ""))
+    return cast("Hit", {**hit, **said}) if said else hit
 
 
 _json = json.JSONEncoder(ensure_ascii=False).encode

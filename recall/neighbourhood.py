@@ -1,11 +1,11 @@
 """The neighbourhood of a node: what memory_graph_query shows."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from core.errors import NotFound
-from core.results import Edge, Graph, Node
+from core.results import Cautioned, Edge, Graph, Node
 from core.types import ChunkRow, EdgeRow, EntityRow, GraphBounds, Scope, is_chunk_id
 from recall.query import ENTITY
 from store import View
@@ -23,6 +23,8 @@ class Walk:
     hops: int
     limit: int
     bounds: GraphBounds
+    caution: Callable[..., Cautioned]
+    """What is to stand beside the texts of a node or a relation."""
 
 
 def find_node(view: View, reference: str, asof: str | None) -> str:
@@ -50,8 +52,9 @@ def neighbourhood(view: View, walk: Walk) -> Graph:
     """
     hops, complete = _walk(view, walk)
     shown = _nodes(view, walk, hops)
-    edges = view.edges_between([node["id"] for node in shown], walk.bounds)
-    nodes, kept = _fit(shown, [_edge(edge) for edge in edges], NODE_BYTES * walk.limit)
+    rows = view.edges_between([node["id"] for node in shown], walk.bounds)
+    edges = [_edge(row, walk.caution(row.relation, row.properties)) for row in rows]
+    nodes, kept = _fit(shown, edges, NODE_BYTES * walk.limit)
     return {
         "nodes": nodes,
         "edges": kept,
@@ -81,7 +84,8 @@ def _nodes(view: View, walk: Walk, hops: Mapping[str, int]) -> list[Node]:
         **{row.id: row for row in view.chunks((node for node in ids if is_chunk_id(node)), scope)},
         **view.entities((node for node in ids if not is_chunk_id(node)), scope),
     }
-    return [_node(rows[node], hops[node]) for node in ids if node in rows]
+    nodes = [_node(rows[node], hops[node]) for node in ids if node in rows]
+    return [{**node, **walk.caution(node["name"], node["summary"])} for node in nodes]
 
 
 def _node(row: ChunkRow | EntityRow, hops: int) -> Node:
@@ -101,7 +105,7 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _edge(row: EdgeRow) -> Edge:
+def _edge(row: EdgeRow, caution: Cautioned) -> Edge:
     edge: Edge = {
         "id": row.id,
         "source_id": row.source_id,
@@ -116,7 +120,7 @@ def _edge(row: EdgeRow) -> Edge:
         edge["evidence_chunk_id"] = row.evidence_chunk_id
     if row.properties:
         edge["properties"] = row.properties
-    return edge
+    return {**edge, **caution}
 
 
 # --- The size of the reply -------------------------------------------------------------

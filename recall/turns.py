@@ -36,6 +36,8 @@ class Turn:
     """About what part of the question's cues it has, weighed by rarity; neighbours add to it."""
     cues: tuple[str, ...] = ()
     """The cues that it shares with the question, or with what led to it."""
+    caution: str = ""
+    """What is to stand beside a round that gives orders to the agent which reads it."""
 
 
 class TurnMemory:
@@ -73,7 +75,7 @@ class TurnMemory:
             given = replace(given, cues_userdict=Path(userdict).expanduser().absolute())
         inside = None if root is None else Path(root).expanduser() / "memory.db"
         self.path = Path(db or inside or given.database_path).expanduser().absolute()
-        self._config, self._guard = given, Guard(given.guard_mode)
+        self._config, self._guard = given, Guard(given.guard_mode, given.guard_instructions)
         self._edges = cue_index.Edges(given.cues_associative, given.cues_discourse)
         how = CueSettings(cues_module.extractor(given), given.cues_pause_minutes)
         self.store = open_store(given, self.path, lanes=(), cues=how)
@@ -169,10 +171,12 @@ class TurnMemory:
             scores = dict(zip(found.seqs, found.scores, strict=True))
             shown = [(row, found.explain(row.seq)) for row in rows[:top_k]]
             names = view.cues.names({cue for _, way in shown for cue in way.cues})
-        return [
+        turns = [
             _turn(row, scores[row.seq], tuple(names[cue] for cue in way.cues if cue in names))
             for row, way in shown
         ]
+        said = [self._guard.caution(turn.user_text, turn.assistant_text) for turn in turns]
+        return [replace(turn, **each) for turn, each in zip(turns, said, strict=True)]
 
     def sessions(self) -> list[str]:
         """The ids of all sessions that have rounds."""
@@ -197,7 +201,8 @@ class TurnMemory:
 
 def as_object(turn: Turn) -> dict[str, str]:
     """What a round is by itself, without how it was found."""
-    return {name: value for name, value in asdict(turn).items() if name not in ("score", "cues")}
+    found = ("score", "cues", "caution")
+    return {name: value for name, value in asdict(turn).items() if name not in found}
 
 
 def of_object(data: Mapping[str, Any]) -> Turn:

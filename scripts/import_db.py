@@ -34,19 +34,21 @@ def _import(given: argparse.Namespace) -> int:
     for each in (*done.problems, *done.conflicts):
         complain(each)
     if given.json:
-        say(as_json(_as_json(done)))
+        say(as_json(_as_json(done, config)))
     else:
         _say(done, given.file, config)
     return 1 if done.problems else 0
 
 
-def _as_json(done: importing.Imported) -> dict[str, object]:
+def _as_json(done: importing.Imported, config: Config) -> dict[str, object]:
+    told = Guard(config.guard_mode).notice(done.secrets)
     return {
         "imported": done.wrote,
         "records": done.counts,
         "problems": [{"line": each.line, "reason": each.reason} for each in done.problems],
         "conflicts": [each.line for each in done.conflicts],
-        "secrets": done.secrets,
+        "secrets": told.get("secrets", []),
+        **({"notice": told["notice"]} if "notice" in told else {}),
     }
 
 

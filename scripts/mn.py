@@ -240,8 +240,14 @@ def _hits(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"{rank}. {hit['content']}"
         about = [hit["timestamp"][:10], hit["source"], hit["chunk_id"], *hit["lanes"]]
         yield f"   {' · '.join(str(each) for each in about if each)}"
+        yield from _caution(hit, "   ")
     if not answer["hits"]:
         yield message("mn.nothing")
+
+
+def _caution(shown: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    if caution := shown.get("caution"):
+        yield f"{indent}⚠️ {caution}"
 
 
 def relate(given: argparse.Namespace) -> int:
@@ -281,8 +287,10 @@ def _ties(answer: Mapping[str, Any]) -> Iterator[str]:
     for node in answer["nodes"]:
         said = f": {node['summary']}" if node.get("summary") else ""
         yield f"{'  ' * node['hops']}{node['id']} ({node['kind']}){said}"
+        yield from _caution(node, "  " * node["hops"])
     for edge in answer["edges"]:
         yield f"{edge['source_id']} -[{edge['relation']} {edge['weight']:g}]-> {edge['target_id']}"
+        yield from _caution(edge)
     if answer["truncated"]:
         yield message("mn.truncated", shown=len(answer["nodes"]), total=answer["total_nodes"])
 

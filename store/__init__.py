@@ -569,6 +569,9 @@ class Inspection(Store, Protocol):
     def first_written(self) -> str | None:
         """When the first memory was written."""
 
+    def newest_texts(self, limit: int) -> Iterator[tuple[str, str]]:
+        """The newest live memories: the id of each, and its text with its context."""
+
 
 # --- Files -----------------------------------------------------------------------------
 

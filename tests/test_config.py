@@ -149,6 +149,7 @@ GOOD: dict[str, tuple[str, Any]] = {
     "backup.keep": ("1", 1),
     "backup.compress": ("true", True),
     "guard.mode": ('"Redact"', "redact"),
+    "guard.instructions": ('"Refuse"', "refuse"),
     "identity.rules": (
         r"{ lives_in = ['live in (\w+)'], zone = 'in (\S+)' }",
         (("lives_in", (r"live in (\w+)",)), ("zone", (r"in (\S+)",))),
@@ -327,6 +328,7 @@ WRONG: dict[str, list[str]] = {
     "backup.keep": [*COUNTS, "0", "10001"],
     "backup.compress": FLAGS,
     "guard.mode": ['"block"', '""', "true", "1", "[]"],
+    "guard.instructions": ['"off"', '""', "true", "1", "[]"],
     "identity.rules": ['"x"', "3", "{ a = ['('] }", "{ a = [] }", "{ a = [1] }", "{ a = '' }"],
     "recall.cue_weight": WEIGHTS,
     "cues.extractor": ['"nltk"', '""', "true", "1", "[]"],

@@ -1,4 +1,5 @@
 """Secrets in what is to be stored: found by their shape, then reported, taken out or refused.
+Orders to agents (text/instructions.py) are reported or refused, and what is shown is marked.
 
 `scan` looks at one text and `redact` takes out what it found; `Guard` does both to all the
 arguments of a tool, before anything is embedded, indexed or logged: text, tags, source, session,
@@ -38,18 +39,22 @@ and French. Of 57 more innocent ones a single one is suspected.
 import base64
 import binascii
 import re
-import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
 from core.errors import InvalidInput
-from core.results import Guarded
+from core.results import Cautioned, Guarded
 from mnelo_locale import message
+from text.folding import fold
+from text.instructions import speaks
 
 KINDS = ("private_key", "api_key", "token", "password", "identity", "card", "phone")
 """What is looked for. Where two overlap, the one that stands first here gives its name."""
+
+SPEAKS = "instructions"
+"""No secret, but told of like one: a text that gives orders to the agent that reads it."""
 
 MAX_VALUE = 256  # characters of a value that are judged
 
@@ -69,7 +74,7 @@ def scan(text: str) -> list[Finding]:
     >>> scan("the password is changed monthly"), scan("密码：Blau7Fuchs")
     ([], [Finding(kind='password', start=3, end=13)])
     """
-    folded, places = _fold(text)
+    folded, places = fold(text)
     found = [each for look in _LOOKS for each in look(folded)]
     joined = _joined(found) if found else []
     if places is None:
@@ -111,34 +116,6 @@ def _joined(found: Iterable[Finding]) -> list[Finding]:
             each = Finding(kind, last.start, max(last.end, each.end))
         joined.append(each)
     return joined
-
-
-# --- Folding ---------------------------------------------------------------------------
-
-_UNSEEN = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff"
-_AS_ASCII = {
-    **{ord(char) + 0xFEE0: char for char in string.ascii_letters + string.digits + "#%&*+-./@_"},
-    **dict.fromkeys((0xA0, 0x2002, 0x2003, 0x2009, 0x202F, 0x3000), " "),
-    **dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2212), "-"),
-    0x130: "I",  # the one letter that is longer in lower case
-}
-_ODD = re.compile(f"[{_UNSEEN}{''.join(map(chr, _AS_ASCII))}]")
-_UNSEEN_ONE = re.compile(f"[{_UNSEEN}]")
-
-
-def _fold(text: str) -> tuple[str, list[int] | None]:
-    """The text in plain letters and digits, and where each stood; None where all stay in place."""
-    if text.isascii() or not _ODD.search(text):
-        return text, None
-    if not _UNSEEN_ONE.search(text):
-        return text.translate(_AS_ASCII), None
-    places: list[int] = []
-    at = 0
-    for unseen in _UNSEEN_ONE.finditer(text):
-        places += range(at, unseen.start())
-        at = unseen.end()
-    places += range(at, len(text))
-    return _UNSEEN_ONE.sub("", text).translate(_AS_ASCII), places
 
 
 # --- Keys of services ------------------------------------------------------------------
@@ -416,8 +393,8 @@ def _is_password(value: _Value) -> bool:
 
 def _labelled(label: str, text: str) -> list[Finding]:
     """What scan finds in the value of a property, and the whole of it where its name says so."""
-    match = _LABEL.search(_fold(label)[0].lower())
-    words = _fold(text)[0].split()
+    match = _LABEL.search(fold(label)[0].lower())
+    words = fold(text)[0].split()
     alone = len(words) == 1
     if match and any(_is_secret(_kind(match), _Value(each, 0, alone), "") for each in words):
         return [Finding(_kind(match), 0, len(text))]
@@ -516,40 +493,53 @@ _LOOKS: Sequence[Callable[[str], Iterator[Finding]]] = (
 
 
 class Checked(NamedTuple):
-    """The arguments as they may be stored, and the kinds of secrets that were in them."""
+    """The arguments as they may be stored, and the kinds of secrets in them; SPEAKS too."""
 
     arguments: dict[str, Any]
     kinds: list[str]
 
 
 class Guard:
-    """Does what `[guard] mode` says with secrets in what a tool is to store."""
+    """Does what `[guard]` says with secrets, and with orders to agents, in what is to be stored."""
 
-    def __init__(self, mode: str) -> None:
-        self._mode = mode
+    def __init__(self, mode: str, instructions: str = "mark") -> None:
+        self._mode, self._instructions = mode, instructions
 
     def check(self, arguments: Mapping[str, Any], place: str = "") -> Checked:
         """Look at every text in a tool's arguments, which `place` stands before in an error.
 
-        Raises InvalidInput for the first secret where the mode is to refuse.
+        Raises InvalidInput for the first text that is to be refused.
         """
-        if self._mode == "off":
-            return Checked(dict(arguments), [])
         kinds: set[str] = set()
         safe = self._fields(place, arguments, kinds)
-        return Checked(safe, sorted(kinds, key=KINDS.index))
+        return Checked(safe, sorted(kinds, key=(*KINDS, SPEAKS).index))
 
     def unlogged(self, text: str) -> str:
         """The text as it may stand in a log."""
         return clean(text) if self._mode in ("redact", "refuse") else text
 
     def notice(self, kinds: Sequence[str]) -> Guarded:
-        """The part of an answer that names the secrets; empty where there are none."""
-        if not kinds:
+        """The part of an answer that says what was found; empty where that is nothing."""
+        told: Guarded = {}
+        notices: list[str] = []
+        if secrets := [each for each in kinds if each != SPEAKS]:
+            told["secrets"] = secrets
+            done = "guard.redacted" if self._mode == "redact" else "guard.stored"
+            notices.append(message(done, kinds=_named(secrets)))
+        if SPEAKS in kinds:
+            notices.append(message("guard.speaks"))
+        if notices:
+            told["notice"] = " ".join(notices)
+        return told
+
+    def caution(self, *shown: Any) -> Cautioned:
+        """What is to stand beside what is shown to an agent: a caution where a text in it speaks.
+
+        It is looked at as it is shown, so that what was stored long ago is marked as well.
+        """
+        if self._instructions == "warn" or not any(map(_speaks, shown)):
             return {}
-        redacted = self._mode == "redact"
-        said = message("guard.redacted" if redacted else "guard.stored", kinds=_named(kinds))
-        return {"secrets": list(kinds), "notice": said}
+        return {"caution": message("guard.caution")}
 
     def _fields(self, place: str, table: Mapping[str, Any], kinds: set[str]) -> dict[str, Any]:
         """An object of known fields, each named by its place."""
@@ -586,6 +576,12 @@ class Guard:
         return safe
 
     def _text(self, place: str, text: str, kinds: set[str], label: str) -> str:
+        if speaks(text):
+            if self._instructions == "refuse":
+                raise InvalidInput("guard.speaks_refused", name=place)
+            kinds.add(SPEAKS)
+        if self._mode == "off":
+            return text
         findings = _labelled(label, text) if label else scan(text)
         if findings and self._mode == "refuse":
             found = sorted({each.kind for each in findings}, key=KINDS.index)
@@ -595,6 +591,15 @@ class Guard:
 
 
 _PROPERTIES = ("properties", "new_properties", "metadata")
+
+
+def _speaks(shown: Any) -> bool:
+    """Whether a text in any value of JSON does; names of properties are texts too."""
+    if isinstance(shown, str):
+        return speaks(shown)
+    if isinstance(shown, Mapping):
+        return any(_speaks(key) or _speaks(each) for key, each in shown.items())
+    return isinstance(shown, (list, tuple)) and any(map(_speaks, shown))
 
 
 def _named(kinds: Iterable[str]) -> str:

@@ -173,7 +173,7 @@ class Timeline:
             rows = {row.seq: row for row in view.entries.at(matrix.seqs[best].tolist())}
         found = [(rows.get(int(matrix.seqs[at])), at) for at in best]
         results = [
-            _shown(row)
+            self._shown(row)
             | {"score": round(float(scores[at]), 4), "cosine": round(float(cosines[at]), 4)}
             for row, at in found
             if row
@@ -190,7 +190,7 @@ class Timeline:
             rows = view.entries.at(seqs)
         now = timestamps.now()
         there = [row for row in rows if row.expires_at is None or row.expires_at > now]
-        results = [_shown(row) | {"score": None, "cosine": None} for row in there]
+        results = [self._shown(row) | {"score": None, "cosine": None} for row in there]
         found = [] if results else [message("notice.nothing")]
         why_none = why_none or self._embedding.why_none()
         return {"results": results, "notice": " ".join([*found, why_none])}
@@ -207,7 +207,10 @@ class Timeline:
             texts = view.entries.segments(row.seq, read["limit"], first)
         return {
             "timeline_id": row.id,
-            "segments": [{"index": at, "text": text} for at, text in enumerate(texts, first)],
+            "segments": [
+                {"index": at, "text": text, **self._context.guard.caution(text)}
+                for at, text in enumerate(texts, first)
+            ],
             "total": row.segments,
             "has_more": first + len(texts) < row.segments,
         }
@@ -246,7 +249,7 @@ class Timeline:
             rows = view.entries.of_group(read["group_id"])
         if not rows:
             raise NotFound("missing.group", id=read["group_id"])
-        shown = [_shown(row) for row in rows[:MAX_SHOWN]]
+        shown = [self._shown(row) for row in rows[:MAX_SHOWN]]
         return {"group_id": read["group_id"], "total": len(rows), "members": shown}
 
     def rebuild_groups(self, *, threshold: float | None = None) -> dict[str, Any]:
@@ -266,6 +269,9 @@ class Timeline:
             matrix = self._matrices.current(view, model.known.version)
         zeros = self.scale(model).entries
         return self._grouping.rebuild(matrix, zeros, settings, threshold)
+
+    def _shown(self, row: EntryRow) -> dict[str, Any]:
+        return _entry(row) | self._context.guard.caution(row.summary, row.tags)
 
     # -- state --
 
@@ -385,7 +391,7 @@ def _nothing(most: float | None, least: float) -> str:
     return message("timeline.nothing", best=max(most, 0.0), least=least)
 
 
-def _shown(row: EntryRow) -> dict[str, Any]:
+def _entry(row: EntryRow) -> dict[str, Any]:
     return {
         "timeline_id": row.id,
         "summary": row.summary,

@@ -104,7 +104,7 @@ class Imported:
     vectors: bool  # whether the export has vectors that fit
     wrote: bool
     secrets: list[str]
-    """The kinds of secrets that it has, of which `[guard] mode` says what becomes."""
+    """The kinds of secrets that it has, and SPEAKS, of which `[guard]` says what becomes."""
 
 
 def import_file(
@@ -121,7 +121,7 @@ def import_file(
     in any case.
     """
     with _source(file) as source:
-        judged = _judge(source, Watch(Guard(config.guard_mode)))
+        judged = _judge(source, Watch(Guard(config.guard_mode, config.guard_instructions)))
         if not judged.is_export:
             raise InvalidInput("transfer.not_export", file=file)
         model = judged.model

@@ -1,5 +1,6 @@
 """A file as it is, for looking without a trace."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -15,6 +16,12 @@ from store.sqlite.store import SqliteStore
 KINDS = """
     SELECT kind, count(*) FROM entities WHERE valid_until IS NULL
     GROUP BY kind COLLATE NOCASE ORDER BY 2 DESC, kind
+"""
+
+NEWEST_TEXTS = """
+    SELECT id, concat_ws(char(10), content,
+        (SELECT group_concat(text, char(10)) FROM contexts WHERE chunk_seq = seq))
+    FROM chunks WHERE valid_until IS NULL ORDER BY seq DESC LIMIT ?
 """
 
 
@@ -70,6 +77,10 @@ class Inspector(SqliteStore):
         with self.reader() as db:
             first: str | None = fetch_one(db, "SELECT created_at FROM chunks ORDER BY seq LIMIT 1")
             return first
+
+    def newest_texts(self, limit: int) -> Iterator[tuple[str, str]]:
+        with self.reader() as db:
+            yield from db.execute(NEWEST_TEXTS, (limit,))
 
 
 def written_at(chunk_id: str) -> str:

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config import LANES
-from core.results import Hit
+from core.results import Cautioned, Hit
 from core.types import Vectors
 from hash_embedder import HashEmbedder
+from i18n_messages import MESSAGES
 from memories import Open
 from memory import Memory
 from recall import hits as hits_module
@@ -560,7 +561,7 @@ def test_a_word_is_found_by_its_other_forms(wordless: Memory) -> None:
 
 NUMBER = -1.2345678901234567e-100
 HIT: dict[str, Any] = {
-    **dict.fromkeys(sorted(set(Hit.__annotations__) - {"explain", "content"}), ""),
+    **dict.fromkeys(sorted(set(Hit.__annotations__) - {"explain", "content", "caution"}), ""),
     **dict.fromkeys(
         ("importance", "score", "rrf_score", "similarity", "distance", "match"), NUMBER
     ),
@@ -568,7 +569,8 @@ HIT: dict[str, Any] = {
     "truncated": False,
     "weak": False,
 }
-"""As much as there can be in a hit beside its texts."""
+"""As much as there can be in a hit beside its texts, but for a caution."""
+CAUTIONS = ["", *MESSAGES["guard.caution"].values()]
 
 
 def tokens(hit: Any) -> int:
@@ -578,18 +580,24 @@ def tokens(hit: Any) -> int:
 @given(
     st.lists(st.text(st.characters(), max_size=900) | st.text('周\n"a\1', max_size=40), max_size=5),
     st.integers(1, 2000),
+    st.sampled_from(CAUTIONS),
 )
 def test_hits_fit_where_the_tokens_of_each_add_up_to_no_more(
-    contents: list[str], most: int
+    contents: list[str], most: int, sentence: str
 ) -> None:
+    caution: Cautioned = {"caution": sentence} if sentence else {}
     hits = [cast("Hit", {**HIT, "content": content}) for content in contents]
-    assert (hits_module.fit(hits, most, "") == hits) == (sum(map(tokens, hits)) <= most)
+    marked = [cast("Hit", {**hit, **caution}) for hit in hits]
+    shown = hits_module.fit(hits, most, "", lambda *_: caution)
+    assert (shown == marked) == (sum(map(tokens, marked)) <= most)
 
 
-def test_a_hit_has_no_more_beside_its_texts_than_is_allowed_for() -> None:
+@pytest.mark.parametrize("sentence", CAUTIONS)
+def test_a_hit_has_no_more_beside_its_texts_than_is_allowed_for(sentence: str) -> None:
     texts = [each for each in HIT.values() if isinstance(each, str)]
     beside = len(json.dumps(HIT)) - len(json.dumps(texts))
-    assert beside / 4 + 1 <= hits_module.MAX_BESIDE
+    caution = tokens({"caution": sentence}) if sentence else 0
+    assert beside / 4 + 1 + caution <= hits_module.MAX_BESIDE
 
 
 def test_the_best_few_are_those_that_would_come_first_of_all(wordless: Memory) -> None:
