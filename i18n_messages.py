@@ -175,6 +175,12 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "{path} 还有另一个名称（硬链接），SQLite 通过该名称无法得知正在写入的内容。"
         "未作任何改动；请删除其中一个名称。",
     },
+    "store.log_lost": {
+        "en": "The log beside {path} is missing or cut short: what was stored last is not there."
+        " Look for the file that ends with -wal, or compare with a backup.",
+        "zh": "{path} 旁边的日志缺失或不完整：最后存入的内容已丢失。请查找以 -wal 结尾的文件，"
+        "或与备份比较。",
+    },
     "store.is_there": {
         "en": "{path} is there already; nothing was written. Name a new file.",
         "zh": "{path} 已存在；未写入任何内容。请指定一个新文件。",
@@ -1400,6 +1406,10 @@ MESSAGES: dict[str, dict[str, str]] = {
     "doctor.fix_history": {
         "en": "restore a backup; recall goes on until then",
         "zh": "请恢复备份；在此之前仍可检索",
+    },
+    "doctor.fix_log_lost": {
+        "en": "put the log back before anything is stored, or compare with a backup",
+        "zh": "在存入新内容之前放回日志，或与备份比较",
     },
     "doctor.salvaged": {
         "en": "{table}: {saved} rows saved, {lost} lost.",

@@ -155,6 +155,9 @@ class Diagnosis(health.Installation):
     def _of_file(self) -> Iterator[Finding]:
         try:
             file = self.store
+            if file.log_lost:
+                what = message("store.log_lost", path=self.path)
+                yield self._found("log_lost", "error", what=what)
             if file.version < file.schema_version:
                 yield self._found(
                     "older", version=file.version, known=file.schema_version, fixable=True

@@ -3,6 +3,8 @@
 import os
 import re
 import sqlite3
+import subprocess
+import sys
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
@@ -13,11 +15,12 @@ import pytest
 from config import ROOT
 from core.errors import StoreError
 from hash_embedder import HashEmbedder
-from inside import look_for_faults, sqlite_of
+from inside import look_for_faults, sqlite_of, view_of
 from memories import Open, sound
 from memory import Memory
 from store.opening import inspect
-from store.sqlite import copies
+from store.sqlite import copies, hardening
+from store.sqlite.file_check import is_log_lost
 from store.sqlite.statements import APPLICATION_ID
 from store.sqlite.store import SqliteStore
 
@@ -259,3 +262,54 @@ def test_what_is_searched_beside_a_text_is_what_it_was(open_memory: Open) -> Non
         db.execute("INSERT INTO timeline VALUES (2, 'notes', NULL), (3, 'notes', NULL)")
         db.execute("INSERT INTO contexts VALUES (2, 1, 'end.'), (2, 0, 'Begin, '), (3, 0, 'x')")
         assert list(db.execute("SELECT seq, metadata FROM searchable")) == list(db.execute(before))
+
+
+def test_a_view_that_became_endless_since_the_file_was_opened_ends(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardening, "MOST_TURNS", 1)
+    memory = open_memory()
+    memory.remember("The C++ ferry leaves at nine", tags=["x"])
+    _planted(memory.path, PLANTED["the view searchable"])
+    with pytest.raises(StoreError, match="cannot be used"), view_of(memory) as view:
+        view.texts([1])
+    with pytest.raises(StoreError, match="cannot be used"):
+        memory.remember("new", tags=["x"])
+
+
+# --- The log ---------------------------------------------------------------------------
+
+KILLED = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from core.types import NewChunk
+from store.sqlite.store import SqliteStore
+store = SqliteStore(Path(sys.argv[2]))
+for number in range(20):
+    store.put_chunks([NewChunk(f"kettle {number}", "t", "s", 0.5, None)], "test")
+os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("left", [None, 0, 0.5, 1])
+def test_a_log_that_is_missing_or_cut_after_a_kill_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, left: float | None
+) -> None:
+    path = tmp_path / "memory.db"
+    SqliteStore(path).close()
+    subprocess.run([sys.executable, "-c", KILLED, str(ROOT), str(path)], check=False)
+    wal = path.with_name(path.name + "-wal")
+    if left is None:
+        wal.unlink()
+    else:
+        os.truncate(wal, int(wal.stat().st_size * left))
+    lost = left != 1
+    store, again = SqliteStore(path), SqliteStore(path)
+    assert (store.log_lost, again.log_lost) == (lost, False)
+    assert ("is missing or cut short" in caplog.text) == lost
+    with store.reader() as db:
+        assert (list(db.execute("SELECT count(*) FROM chunks")) == [(20,)]) != lost
+    store.close()
+    again.close()
+    assert not is_log_lost(path)
