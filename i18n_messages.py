@@ -189,6 +189,16 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "{path} 还有另一个名称（硬链接），SQLite 通过该名称无法得知正在写入的内容。"
         "未作任何改动；请删除其中一个名称。",
     },
+    "store.log_lost": {
+        "en": "The log beside {path} is missing or cut short: what was stored last is not there."
+        " Look for the file that ends with -wal, or compare with a backup.",
+        "zh": "{path} 旁边的日志缺失或不完整：最后存入的内容已丢失。请查找以 -wal 结尾的文件，"
+        "或与备份比较。",
+    },
+    "store.is_there": {
+        "en": "{path} is there already; nothing was written. Name a new file.",
+        "zh": "{path} 已存在；未写入任何内容。请指定一个新文件。",
+    },
     "store.unreachable": {
         "en": "{path} cannot be used: {error}. Nothing was stored.",
         "zh": "无法使用 {path}：{error}。未存储任何内容。",
@@ -863,6 +873,10 @@ MESSAGES: dict[str, dict[str, str]] = {
     "mn.action": {"en": "only this action, such as forget", "zh": "只看此类操作，例如 forget"},
     "mn.audit_id": {"en": "the number that history shows", "zh": "history 显示的编号"},
     "mn.fix": {"en": "mend what can be mended", "zh": "修复可以修复的部分"},
+    "mn.salvage": {
+        "en": "write what can be read of the file into this new one",
+        "zh": "把文件中可读取的内容写入这个新文件",
+    },
     "mn.script": {"en": "the same as {script}", "zh": "与 {script} 相同"},
     "mn.nothing": {"en": "Nothing.", "zh": "没有。"},
     "mn.truncated": {
@@ -1419,6 +1433,18 @@ MESSAGES: dict[str, dict[str, str]] = {
     "doctor.fix_history": {
         "en": "restore a backup; recall goes on until then",
         "zh": "请恢复备份；在此之前仍可检索",
+    },
+    "doctor.fix_log_lost": {
+        "en": "put the log back before anything is stored, or compare with a backup",
+        "zh": "在存入新内容之前放回日志，或与备份比较",
+    },
+    "doctor.salvaged": {
+        "en": "{table}: {saved} rows saved, {lost} lost.",
+        "zh": "{table}：已取回 {saved} 行，丢失 {lost} 行。",
+    },
+    "doctor.use_salvaged": {
+        "en": "{target} is a new memory. Look at it, then give it the place of {path}.",
+        "zh": "{target} 是新的记忆文件。请先查看，再用它替换 {path}。",
     },
     "doctor.values": {
         "en": "{count} rows do not have what was written to them: {fault}.",

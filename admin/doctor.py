@@ -36,7 +36,7 @@ from embedder import DEFAULT_MODEL, OFFLINE_E5, OFFLINE_USE, cache_folder
 from memory import Memory
 from mnelo_locale import message
 from store import Inspection
-from store.opening import inspect, open_store
+from store.opening import SALVAGE, inspect, open_store
 from text.instructions import speaks
 from upkeep import backup
 
@@ -123,6 +123,13 @@ def examine(config: Config, broken: ConfigError | None, *, fix: bool) -> Examine
     return replace(found, mended=mended)
 
 
+def salvaged(config: Config, target: Path) -> Iterator[str]:
+    """Write what can be read of the file into a new one; what became of each table."""
+    for table, (saved, lost) in SALVAGE(config.database_path, target.absolute()).items():
+        yield message("doctor.salvaged", table=table, saved=saved, lost=lost)
+    yield message("doctor.use_salvaged", target=target, path=config.database_path)
+
+
 def _look(config: Config, broken: ConfigError | None, *, fixing: bool) -> Examined:
     with closing(Diagnosis(config, broken, fixing=fixing)) as diagnosis:
         findings = list(diagnosis.findings())
@@ -154,6 +161,9 @@ class Diagnosis(health.Installation):
     def _of_file(self) -> Iterator[Finding]:
         try:
             file = self.store
+            if file.log_lost:
+                what = message("store.log_lost", path=self.path)
+                yield self._found("log_lost", "error", what=what)
             if file.version < file.schema_version:
                 yield self._found(
                     "older", version=file.version, known=file.schema_version, fixable=True

@@ -91,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     asked.add_argument("--target", help=message("mn.target"))
     asked.add_argument("--action", help=message("mn.action"))
     _add(commands, undo).add_argument("audit_id", type=int, help=message("mn.audit_id"))
-    _add(commands, doctor).add_argument("--fix", action="store_true", help=message("mn.fix"))
+    looked = _add(commands, doctor)
+    looked.add_argument("--fix", action="store_true", help=message("mn.fix"))
+    looked.add_argument("--salvage", metavar="FILE", type=Path, help=message("mn.salvage"))
     for name, script in SCRIPTS.items():
         commands.add_parser(name, help=message("mn.script", script=f"scripts/{script}.py"))
     return parser
@@ -350,7 +352,8 @@ def doctor(given: argparse.Namespace) -> int:
     """Look for whatever is wrong with file, model, settings, permissions, service and port.
 
     With --fix it mends what can be mended safely, and says so: permissions, indexes, vectors,
-    rows that belong to nothing. No memory is ever deleted.
+    rows that belong to nothing. No memory is ever deleted. With --salvage it only writes what can
+    be read of a damaged file into a new one, and says how much that is.
 
     Exit status: 0 nothing is wrong (any more); 1 something is, each with what to do about it;
     2 the file cannot be used.
@@ -358,6 +361,10 @@ def doctor(given: argparse.Namespace) -> int:
     from admin import doctor as doctors
 
     config, broken = doctors.settings(given.db)
+    if given.salvage:
+        for line in doctors.salvaged(config, given.salvage):
+            print(line)
+        return 0
     found = doctors.examine(config, broken, fix=given.fix)
     if given.json:
         say(as_json(found.as_json()))

@@ -556,6 +556,8 @@ class Inspection(Store, Protocol):
 
     version: int
     """The version of its schema."""
+    log_lost: bool
+    """Whether the log beside it was found missing or cut short when it was opened."""
 
     @property
     def file(self) -> StoredFile: ...

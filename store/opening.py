@@ -1,14 +1,18 @@
 """Which store a memory is kept in: today one SQLite file, whatever the settings say."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from config import LANES, Config
 from store import FileCopies, Inspection, Store
 from store.sqlite import copies
 from store.sqlite.inspector import Inspector
+from store.sqlite.salvage import salvage
 from store.sqlite.store import SqliteStore
-from store.types import CueSettings
+from store.types import CueSettings, Salvaged
+
+SALVAGE: Callable[[Path, Path], Salvaged] = salvage
+"""Writes what can be read of a file into a new one. Raises StoreError."""
 
 FILE_COPIES: FileCopies = copies
 """How whole copies of a memory's file are made."""

@@ -1,6 +1,6 @@
 """What passes through the seam of a store and nowhere else: settings, values, results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -174,3 +174,7 @@ class Counts:
     closed: int
     entities: int
     relations: int
+
+
+Salvaged = Mapping[str, tuple[int, int]]
+"""Of each table of a damaged file, how many rows were saved, and how many were lost."""

@@ -81,7 +81,7 @@ ROUNDS_BEYOND = f"""
 """
 
 
-_TIMES = {
+TIMES = {
     "chunks": ("seq", "timestamp", "created_at", "valid_from", "valid_until", "last_recalled"),
     "entities": ("seq", "created_at", "updated_at", "valid_from", "valid_until", "last_recalled"),
     "aliases": ("key", "valid_from"),
@@ -90,6 +90,7 @@ _TIMES = {
     "audit": ("id", "at"),
     "recall_log": ("id", "created_at"),
 }
+"""Of each table what names a row, and the columns that are times."""
 _NO_TIME = f"""
     {{0}} IS NOT NULL
     AND (strftime('%Y-%m-%dT%H:%M:%fZ', {{0}}) IS NOT {{0}} OR {{0}} < '{SINCE_EVER}')
@@ -97,7 +98,7 @@ _NO_TIME = f"""
 WITHOUT_TIME = {
     f"no time in {table}": f"SELECT {key} FROM {table} WHERE "
     + " OR ".join(map(_NO_TIME.format, columns))
-    for table, (key, *columns) in _TIMES.items()
+    for table, (key, *columns) in TIMES.items()
 }
 """What finds the rows that have something else where a time belongs."""
 TEXTS = "SELECT seq, content_hash, CAST(content AS BLOB) FROM chunks"

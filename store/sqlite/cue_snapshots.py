@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.types import milliseconds
-from store.sqlite.statements import LIVE_CHUNK, fetch_all, is_behind, to_json
+from store.sqlite.statements import LIVE_CHUNK, fetch_all, is_behind, misread_is_damage, to_json
 from store.types import CueExtractor, CueSettings
 
 if TYPE_CHECKING:
@@ -71,6 +71,10 @@ class CueSnapshots:
 
     def current(self, db: apsw.Connection, asof: str | None) -> CueIndex:
         """The index as of the last commit of anybody, or of a moment; under its lock."""
+        with misread_is_damage(db):
+            return self._current(db, asof)
+
+    def _current(self, db: apsw.Connection, asof: str | None) -> CueIndex:
         latest = _Seen(*fetch_all(db, CUES_LATEST)[0])
         if asof is not None:
             if self._past is None or self._past[:2] != (asof, latest):

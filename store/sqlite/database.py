@@ -8,6 +8,7 @@ processes for SQLite's lock.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -20,21 +21,24 @@ import sqlite_vec
 from core import timestamps
 from core.errors import StoreBusy, StoreError
 from index.links import Spellings
+from mnelo_locale import message
 from store.files import beside
 from store.sqlite import migrations, schema_check
 from store.sqlite.cue_snapshots import CueSnapshots
-from store.sqlite.file_check import examine, identity
+from store.sqlite.file_check import examine, identity, is_log_lost
 from store.sqlite.hardening import harden, trust_schema
 from store.sqlite.migrations import migrate
 from store.sqlite.row_changes import noting_changes
 from store.sqlite.snapshots import Snapshots
-from store.sqlite.statements import APPLICATION_ID, fetch_one, has_table
+from store.sqlite.statements import APPLICATION_ID, fetch_one, has_table, log
 from store.sqlite.view import View
 from store.sqlite.writer import Writer
 from store.types import CueSettings
 
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
 LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
+OPEN_HERE = Counter[tuple[int, int] | None]()
+"""How often this process has each file open."""
 MAX_TERMS = 200_000  # whose numbers are kept in memory: some 20 MB
 
 
@@ -78,11 +82,21 @@ class Database:
         """Close every connection; the last one out leaves the whole memory in the one file."""
         for db in reversed(self._all):
             db.close()
+        if self._all:
+            OPEN_HERE[self._identity] -= 1
         self._all.clear()
+
+    def _begin(self) -> None:
+        """Remember which file it is, and say where its log was lost before SQLite forgets it."""
+        self._identity = identity(self.path)
+        self.log_lost = not OPEN_HERE[self._identity] and is_log_lost(self.path)
+        OPEN_HERE[self._identity] += 1
+        if self.log_lost:
+            log.warning("%s", message("store.log_lost", path=self.path))
 
     def _open(self) -> apsw.Connection:
         self.read_only = not examine(self.path)
-        self._identity = identity(self.path)
+        self._begin()
         db = self.connect()
         try:
             self._recognise(db)

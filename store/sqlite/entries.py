@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core import timestamps
-from core.errors import NotFound
+from core.errors import NotFound, StoreError
 from core.types import StoredChunk, Vectors, milliseconds
 from index.analysis import Indexed
 from index.chunks import UNSPACED
@@ -23,6 +23,7 @@ from store.sqlite.statements import (
     fetch_all,
     fetch_one,
     last_version,
+    misread_is_damage,
     reading,
     to_json,
 )
@@ -156,7 +157,11 @@ class EntryReads:
     def matrix(self, made_by: str) -> EntryMatrix:
         rows = fetch_all(self._db, MATRIX, (made_by,))
         seqs, expires, kinds, blobs = zip(*rows, strict=True) if rows else ((), (), (), ())
-        vectors = np.frombuffer(b"".join(blobs), "<f4").reshape(len(rows), -1 if rows else 0)
+        dim = dimension_of(self._db)
+        for seq, blob in zip(seqs, blobs, strict=True):
+            if len(blob) != 4 * dim:
+                raise StoreError("store.bad_row", table="merged_vectors", key=seq)
+        vectors = np.frombuffer(b"".join(blobs), "<f4").reshape(len(rows), dim)
         return EntryMatrix(
             np.array(seqs, np.int64),
             milliseconds(expires, "timeline", seqs),
@@ -173,7 +178,7 @@ class EntryReads:
         return int(fetch_one(self._db, UNMERGED_COUNT, (made_by,)))
 
     def lasting(self) -> tuple[list[tuple[int, str, str]], Vectors]:
-        with reading(self._db):
+        with reading(self._db), misread_is_damage(self._db):
             rows = fetch_all(self._db, LASTING)
             order = {row[0]: at for at, row in enumerate(rows)}
             found = np.zeros((len(rows), dimension_of(self._db)), np.float32)

@@ -4,6 +4,7 @@ import errno
 import glob
 import os
 import stat
+import struct
 from pathlib import Path
 
 from core.errors import StoreError
@@ -11,6 +12,7 @@ from mnelo_locale import message
 from store.files import beside
 
 MAGIC = b"SQLite format 3\x00"
+LOG_HEAD, FRAME_HEAD = 32, 24  # bytes of SQLite's log, and of each page in it
 
 
 def examine(path: Path) -> bool:
@@ -79,6 +81,27 @@ def identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def is_log_lost(path: Path) -> bool:
+    """Whether the log lacks what SQLite's own notes beside it say that it has.
+
+    They are there until the last one who has the file open closes it: so this tells what became
+    of a log after a kill, but not that file and log were parted after both were closed. A process
+    that has the file open must not ask: closing the notes would give up its locks.
+    """
+    try:
+        notes = beside(path, "-shm").read_bytes()[:100]
+        log = beside(path, "-wal")
+        there = log.stat().st_size if log.exists() else 0
+    except OSError:
+        return False
+    if len(notes) < 100 or notes[:48] != notes[48:96]:
+        return False
+    _, _, _, begun, _, size, frames = struct.unpack("=3I2BH1I", notes[:20])
+    (kept,) = struct.unpack("=I", notes[96:])
+    page = (size & 0xFE00) + ((size & 1) << 16)
+    return bool(begun) and frames > kept and there < LOG_HEAD + frames * (FRAME_HEAD + page)
 
 
 def _cut_short(path: Path, header: bytes) -> bool:

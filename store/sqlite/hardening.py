@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 
 import apsw
+
+STEPS_A_TURN, MOST_TURNS = 1_000_000, 100  # of SQLite's machine: some seconds
 
 
 def harden(db: apsw.Connection) -> None:
@@ -17,6 +20,20 @@ def harden(db: apsw.Connection) -> None:
 def trust_schema(db: apsw.Connection, trusted: bool) -> None:
     """Whether triggers and views may use what is not known to be harmless."""
     db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, int(trusted))
+
+
+@contextmanager
+def bounded(db: apsw.Connection) -> Iterator[None]:
+    """End what takes far longer than it can: a view may be another one since the file was opened.
+
+    Raises InterruptError.
+    """
+    turns = count()
+    db.set_progress_handler(lambda: next(turns) >= MOST_TURNS, STEPS_A_TURN, id=bounded)
+    try:
+        yield
+    finally:
+        db.set_progress_handler(None, id=bounded)
 
 
 def let_vacuum(db: apsw.Connection) -> None:

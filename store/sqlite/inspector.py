@@ -8,7 +8,7 @@ import apsw
 from core.errors import StoreError
 from core.types import is_chunk_id
 from store.sqlite import schema_check
-from store.sqlite.file_check import examine, identity
+from store.sqlite.file_check import examine
 from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.statements import APPLICATION_ID, PENDING, fetch_all, fetch_one
 from store.sqlite.store import SqliteStore
@@ -40,7 +40,7 @@ class Inspector(SqliteStore):
         self._writable = examine(self.path)
         # Else the last one out would bring in a log that somebody has left.
         self.read_only = not self._writable or (not self._mending and self.sizes()["wal_bytes"] > 0)
-        self._identity = identity(self.path)
+        self._begin()
         db = self.connect(reader=not self._mending)
         try:
             self._recognise(db)

@@ -196,7 +196,7 @@ def migrate(db: apsw.Connection) -> None:
             for step in MIGRATIONS[version - 1 :]:
                 step(db)
             writer = Writer(db, timestamps.now(), "", {}, Spellings(()))
-            _index_rest(writer)
+            index_rest(writer)
             writer.finish()
         schema_check.refuse_strange(db, path)
         db.pragma("user_version", SCHEMA_VERSION)
@@ -209,7 +209,7 @@ def migrate(db: apsw.Connection) -> None:
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
 
 
-def _index_rest(writer: Writer) -> None:
+def index_rest(writer: Writer) -> None:
     """Write the words of every name that has none yet, and the terms of every such chunk.
 
     Oldest first, since a version takes the place of the one before.

@@ -96,3 +96,13 @@ def _is_alike(here: _Object, known: _Object, older: bool) -> bool:
     made_otherwise = older and here.kind != "trigger"
     same = made_otherwise or _words(here.sql or "") == _words(known.sql or "")
     return same and (here.kind, here.table) == (known.kind, known.table)
+
+
+def plain_tables(db: apsw.Connection) -> list[str]:
+    """The tables of a file that hold rows and are no module's, under names of ours."""
+    ours, _ = _ours()
+    return [
+        each.name
+        for each in _read(db)
+        if each.kind == "table" and each.name in ours and _words(each.sql or "")[1:2] == ("TABLE",)
+    ]

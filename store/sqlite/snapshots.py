@@ -18,13 +18,11 @@ process's own.
 
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import apsw
 
 from core import timestamps
-from core.errors import StoreError
 from core.types import IndexRow, LinkedRelation, RelationColumns
 from index.chunks import Index
 from index.links import Links, Spellings
@@ -38,6 +36,7 @@ from store.sqlite.statements import (
     fetch_all,
     fetch_one,
     is_behind,
+    misread_is_damage,
     reading,
 )
 from store.sqlite.vectors import all_vectors, vectors_of
@@ -115,7 +114,7 @@ class Snapshots:
 
     def current(self, db: apsw.Connection, past: bool) -> Snapshot:
         """The snapshot as of the last commit of anybody; whoever has an older one may go on."""
-        with self._lock, _misread_is_damage(db):
+        with self._lock, misread_is_damage(db):
             snapshot = self._snapshots.get(past)
             if snapshot is None or not _refreshed(db, snapshot):
                 self._snapshots.pop(past, None)  # where it fails half of it may be new
@@ -136,15 +135,6 @@ class Snapshots:
                         known.add(row[0] for row in fetch_all(db, SPELLED, (what,)))
             self._change = max(self._change, last)
             return known
-
-
-@contextmanager
-def _misread_is_damage(db: apsw.Connection) -> Iterator[None]:
-    """Values that fit into no array were never written by us, whatever NumPy says of them."""
-    try:
-        yield
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise StoreError("store.damaged", path=db.filename, error=error) from error
 
 
 def load_snapshot(db: apsw.Connection, past: bool) -> Snapshot:

@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from core.errors import NotFound
+from core.errors import NotFound, StoreError
 from core.types import EdgeRow, Scope
 from text import words
 
@@ -249,6 +249,15 @@ def reading(db: apsw.Connection) -> Iterator[None]:
     finally:
         if db.in_transaction:
             db.execute("COMMIT")
+
+
+@contextmanager
+def misread_is_damage(db: apsw.Connection) -> Iterator[None]:
+    """Values that fit into no array were never written by us, whatever NumPy says of them."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise StoreError("store.damaged", path=db.filename, error=error) from error
 
 
 def is_behind(db: apsw.Connection, change: int) -> bool:

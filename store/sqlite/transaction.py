@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 
 from core.errors import NotFound
+from store.sqlite.hardening import bounded
 from store.sqlite.statements import MODEL_VERSION, NEXT_REV, fetch_all, fetch_one, last_version
 
 BEFORE = f"""
@@ -48,7 +49,8 @@ class Transaction:
     def searchable(self, seq: int) -> tuple[str, str]:
         """The text that a chunk is found by, and what is searched beside it: tags and the like."""
         sql = "SELECT content, metadata FROM searchable WHERE seq = ?"
-        ((text, metadata),) = fetch_all(self.db, sql, (seq,))
+        with bounded(self.db):
+            ((text, metadata),) = fetch_all(self.db, sql, (seq,))
         return text, metadata
 
     def changed(self, seq: int) -> None:

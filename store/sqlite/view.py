@@ -13,6 +13,7 @@ from core.types import ChunkRow, EdgeRow, EntityNames, EntityRow, GraphBounds, M
 from store.sqlite.cues import CueReads
 from store.sqlite.entries import EntryReads
 from store.sqlite.export import RecordReads
+from store.sqlite.hardening import bounded
 from store.sqlite.history import read_history
 from store.sqlite.nul import quoted
 from store.sqlite.snapshots import Snapshots
@@ -296,7 +297,8 @@ class View:
         return dict(fetch_all(self.db, sql, (json.dumps(list(seqs)),)))
 
     def texts(self, seqs: Iterable[int]) -> dict[int, str]:
-        return dict(fetch_all(self.db, TEXTS, (json.dumps(list(seqs)),)))
+        with bounded(self.db):
+            return dict(fetch_all(self.db, TEXTS, (json.dumps(list(seqs)),)))
 
     def entities(self, ids: Iterable[str], scope: Scope) -> dict[str, EntityRow]:
         bound = bound_scope(scope) | {"ids": json.dumps(list(ids))}

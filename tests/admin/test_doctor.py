@@ -131,7 +131,7 @@ MENDABLE = {
         "INSERT INTO tags VALUES (999, 'x')",
         "INSERT INTO mentions VALUES ('ghost', 3, 'found')",
         "INSERT INTO mentions VALUES ('Ann', 999, 'found')",
-        "INSERT INTO aliases VALUES ('ghost', 'ghost', 'ghost', 'id', '2020')",
+        "INSERT INTO aliases VALUES ('ghost', 'ghost', 'ghost', 'id', '2020-01-01T00:00:00.000Z')",
         "INSERT INTO evidence VALUES (999, 3)",
     ],
     "vectors": [
@@ -265,7 +265,10 @@ def test_what_killed_programs_left_is_removed_when_it_is_old(path: Path) -> None
     ("name", "statement"),
     [
         ("history", "UPDATE chunks SET superseded_by = 'gone' WHERE seq = 2"),
-        ("history", "UPDATE entities SET valid_until = '1999' WHERE id = 'Ann'"),
+        (
+            "history",
+            "UPDATE entities SET valid_until = '1999-01-01T00:00:00.000Z' WHERE id = 'Ann'",
+        ),
         ("no_vectors", "DROP TABLE vectors"),
         ("pages", "PRAGMA writable_schema = on"),
     ],
