@@ -363,7 +363,7 @@ def doctor(given: argparse.Namespace) -> int:
     config, broken = doctors.settings(given.db)
     if given.salvage:
         for line in doctors.salvaged(config, given.salvage):
-            print(line)
+            say(line)
         return 0
     found = doctors.examine(config, broken, fix=given.fix)
     if given.json:
