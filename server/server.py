@@ -129,7 +129,7 @@ def _health(memory: Memory) -> Callable[[], dict[str, Any]]:
     }
 
 
-class _Lines(logging.StreamHandler):  # type: ignore[type-arg]
+class Lines(logging.StreamHandler):  # type: ignore[type-arg]
     """What is logged, as a terminal may show it."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class _Lines(logging.StreamHandler):  # type: ignore[type-arg]
 
 def _log_to_stderr(*, debug: bool) -> None:
     """One line for each event; of the libraries only what somebody should look at."""
-    logging.basicConfig(handlers=[_Lines()])
+    logging.basicConfig(handlers=[Lines()])
     logging.getLogger("mnelo").setLevel(logging.DEBUG if debug else logging.INFO)
     # The SDK warns of every request that a client gets wrong; the client gets the error too.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)

@@ -491,3 +491,18 @@ def test_a_report_replaces_nothing_that_is_no_file(
     with pytest.raises(OSError, match="not a regular file"):
         health.write_report(Report([Check("a", "ok", "all is well", "", {})]), tmp_path)
     assert state(place) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="neither modes nor pipes")
+def test_a_link_among_the_reports_is_neither_counted_nor_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "cron" / "output"
+    folder.mkdir(parents=True)
+    names = [f"mnelo_daily_check_2020010{day}_000000.txt" for day in range(9)]
+    for name in names:
+        (folder / name).symlink_to(tmp_path / "elsewhere")
+    for number in range(health.REPORTS):
+        (folder / f"mnelo_daily_check_20210101_{number:06}.txt").touch()
+    health.write_report(Report([Check("a", "ok", "all is well", "", {})]), tmp_path)
+    reports = list(folder.glob("*.txt"))
+    assert sum(not each.is_symlink() for each in reports) == health.REPORTS
+    assert sum(each.is_symlink() for each in reports) == 9

@@ -60,6 +60,7 @@ def test_a_memory_closes_wherever_a_signal_came_while_a_recall_was_noted(
         memory = open_memory()
         monkeypatch.setattr(RecallLog, "add", add_interrupted)
         memory.recall("kettle")
+        assert returns(memory._log.close), "by itself, not because it is given up"
         assert returns(memory.close)
     assert at > 1, "it was interrupted"
 

@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import logging
 import signal
 import socket
 import threading
@@ -29,6 +30,7 @@ from access.address import listen
 from config import Config
 from memory import Memory
 from server import tools, transport
+from server.server import Lines
 from server.tools import build_server
 from server.transport import Hosts
 from serving import STUCK, Served, run, serving
@@ -666,3 +668,13 @@ def test_a_port_that_is_bound_but_not_listened_on_is_taken_too(
         assert mcp_server.main(["--port", str(other.getsockname()[1])]) == 3
 
     assert "is taken" in capsys.readouterr().err
+
+
+def test_the_log_shows_what_it_quotes_without_what_a_terminal_obeys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    handler = Lines()
+    record = logging.LogRecord("mnelo", logging.INFO, "", 0, "no %s", ("\x1b[2J\x9b\u202e",), None)
+    handler.emit(record)
+    said = capsys.readouterr().err
+    assert said.endswith("INFO mnelo: no \\u001b[2J\\u009b\\u202e\n")

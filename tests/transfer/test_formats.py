@@ -1,6 +1,7 @@
 """What other programs store may be anything: what is wrong is named, nothing hangs or bursts."""
 
 import copy
+import io
 import json
 import os
 import struct
@@ -227,6 +228,29 @@ def test_a_file_is_not_read_where_it_is_too_large(
     os.truncate(file, (1 << 20) + 1)
     with pytest.raises(InvalidInput, match="more than 1 MiB"):
         list(ALL[name](file))
+
+
+class Growing(io.BytesIO):
+    """A file that has no end, whatever is said of its size."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        assert size is not None
+        assert size >= 0, "all of it was asked for"
+        return b" " * size
+
+
+@posix_only
+def test_a_file_that_goes_on_behind_its_size_is_read_no_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "MOST_BYTES", 1 << 20)
+    file = tmp_path / "growing.json"
+    file.touch()
+    growing, small = Growing(), file.open("rb")
+    monkeypatch.setattr(growing, "fileno", small.fileno, raising=False)
+    monkeypatch.setattr("core.files.reading", lambda *given, **more: growing)
+    with small, pytest.raises(InvalidInput, match="more than 1 MiB"):
+        list(formats.mem0(file))
 
 
 def archive(path: Path, *texts: str, packing: int = zipfile.ZIP_DEFLATED) -> Path:
