@@ -213,7 +213,9 @@ OF_OURS = {
     *{("erasure.py", "table"), ("removal.py", "table"), ("text_rows.py", "table")},
     *{("upkeep.py", "table"), ("upkeep.py", "key"), ("vectors.py", "table"), ("view.py", "closed")},
     *{("next_vectors.py", name) for name in ("table", "old", "new", "inner")},
-    *{("row_changes.py", "each.name"), ("vectors.py", "width")},
+    *{("row_changes.py", "each.name"), ("vectors.py", "width"), ("schema_check.py", "name")},
+    *{("salvage.py", name) for name in ("columns", "table.name", "index", "order", "marks")},
+    *{("salvage.py", "name"), ("salvage.py", "', '.join(table.columns)")},
 }
 BEGINS = re.compile(r"\s*(select|insert|update|delete|create|drop|alter|pragma|attach)\b", re.I)
 

@@ -48,8 +48,11 @@ LOST_NEXT = """
 
 
 class _Table(NamedTuple):
+    """A table of ours: nothing that a file calls its own gets into a statement."""
+
     name: str
     columns: list[str]
+    indexes: list[str]
 
     def row(self, values: Iterable[Any]) -> dict[str, Any]:
         texts = (
@@ -110,7 +113,8 @@ def _take(
 ) -> None:
     """Copy the rows of a table that can be read, and that a file of ours may have."""
     known = {row[0] for row in fetch_all(old, COLUMNS, (name,))}
-    table = _Table(name, [row[0] for row in fetch_all(new, COLUMNS, (name,)) if row[0] in known])
+    columns = [row[0] for row in fetch_all(new, COLUMNS, (name,)) if row[0] in known]
+    table = _Table(name, columns, [row[0] for row in fetch_all(new, INDEXES, (name,))])
     marks = ", ".join(f":{column}" for column in table.columns)
     put = PUT.format(table=name, columns=", ".join(table.columns), marks=marks)
     rows = _rows_by_number(old, table) if name in BY_ROW else _rows_from_both_ends(old, table)
@@ -127,7 +131,7 @@ def _rows_by_number(db: apsw.Connection, table: _Table) -> Iterator[dict[str, An
     """Each row that anything leads to; None for one that cannot be read."""
     columns = ", ".join(map(AS_BYTES.format, table.columns))
     sql = ONE_ROW.format(columns=columns, table=table.name)
-    for number in sorted(_numbers(db, table.name)):
+    for number in sorted(_numbers(db, table)):
         row = None
         with suppress(*_UNREADABLE):
             for values in db.execute(sql, (number,)):
@@ -135,11 +139,10 @@ def _rows_by_number(db: apsw.Connection, table: _Table) -> Iterator[dict[str, An
         yield row
 
 
-def _numbers(db: apsw.Connection, name: str) -> set[int]:
+def _numbers(db: apsw.Connection, table: _Table) -> set[int]:
     found = set[int]()
-    indexes = [row[0] for row in fetch_all(db, INDEXES, (name,)) if row[0].isidentifier()]
-    ways = [NUMBERS[order][name] for order in NUMBERS]
-    ways += [BY_INDEX.format(table=name, index=index) for index in indexes]
+    ways = [NUMBERS[order][table.name] for order in NUMBERS]
+    ways += [BY_INDEX.format(table=table.name, index=index) for index in table.indexes]
     for sql in ways:
         with suppress(*_UNREADABLE):
             found.update(number for (number,) in db.execute(sql) if isinstance(number, int))

@@ -179,7 +179,7 @@ def test_numbers_from_outside_are_renumbered_and_cost_no_memory(tmp_path: Path) 
     records.append(ends | at | {"id": 1 << 48, "relation": "beside"})
     assert total(taken_in(written(records), tmp_path / "memory.db"), "new") == 4
     with Memory(config=settings(tmp_path / "memory.db")) as memory:
-        assert len(memory.recall("kettle", strategy="meta")["hits"]) == 3
+        assert len(memory.recall("kettle", strategy="meta_only")["hits"]) == 3
         with sqlite_of(memory).reader() as db:
             assert list(db.execute("SELECT seq FROM chunks")) == [(3,), (4,), (5,)]
             assert list(db.execute("SELECT id FROM relations")) == [(1,)]
