@@ -569,3 +569,16 @@ def test_help_says_what_the_exit_status_means(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit, match="0"):
         mn.main(["doctor", "--help"])
     assert "Exit status: 0" in capsys.readouterr().out
+
+
+def test_what_can_be_read_is_written_into_a_new_file_and_counted(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(path, "CREATE TRIGGER evil AFTER INSERT ON chunks BEGIN DELETE FROM tags; END")
+    assert "the trigger evil" in only(look(path)).what
+    assert mn.main(["doctor", "--db", str(path), "--salvage", str(tmp_path / "saved.db")]) == 0
+    said = capsys.readouterr().out
+    assert "rows saved, 0 lost" in said
+    assert str(tmp_path / "saved.db") in said
+    assert mn.main(["doctor", "--db", str(path), "--salvage", str(tmp_path / "saved.db")]) == 2
+    assert "is there already" in capsys.readouterr().err
