@@ -175,7 +175,7 @@ def test_an_older_file_that_may_only_be_read_is_refused(
     path = stocked(shelf, open_memory)
     path.chmod(0o644)
     db = apsw.Connection(str(path))
-    db.pragma("user_version", 0)
+    db.pragma("user_version", 1)
     db.close()
     path.chmod(0o444)
     shelf.chmod(0o555)

@@ -583,3 +583,16 @@ def test_locks_and_logs_that_others_can_open_are_named_and_mended(path: Path) ->
     assert named == {str(path.parent / name) for name in names}
     look(fix=True)
     assert {(path.parent / name).stat().st_mode & 0o777 for name in names} == {0o600}
+
+
+def test_what_can_be_read_is_written_into_a_new_file_and_counted(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(path, "CREATE TRIGGER evil AFTER INSERT ON chunks BEGIN DELETE FROM tags; END")
+    assert "the trigger evil" in only(look(path)).what
+    assert mn.main(["doctor", "--db", str(path), "--salvage", str(tmp_path / "saved.db")]) == 0
+    said = capsys.readouterr().out
+    assert "rows saved, 0 lost" in said
+    assert str(tmp_path / "saved.db") in said
+    assert mn.main(["doctor", "--db", str(path), "--salvage", str(tmp_path / "saved.db")]) == 2
+    assert "is there already" in capsys.readouterr().err

@@ -19,7 +19,7 @@ def test_init_db_makes_the_file_and_says_the_same_again(
     assert init_db.main([]) == 0
     first = capsys.readouterr().out
     assert f"Made {tmp_path / 'home' / 'memory.db'}." in first
-    assert "Schema 5: 0 memories, 0 entities, 0 relations." in first
+    assert "Schema 6: 0 memories, 0 entities, 0 relations." in first
     assert "(384 dimensions)" in first
     with Memory(config=Config.load(embedder_model="none")) as memory:
         memory.remember("the red boat", entities=["boat"])
