@@ -683,6 +683,23 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "{limit} requests of this session wait for their replies; read those first.",
         "zh": "此会话已有 {limit} 个请求在等待回复；请先读取这些回复。",
     },
+    "server.no_json": {
+        "en": "The request is no JSON that mnelo can read.",
+        "zh": "请求不是 mnelo 能读取的 JSON。",
+    },
+    "server.no_message": {
+        "en": "The request is no JSON-RPC message: one object with jsonrpc, method and id.",
+        "zh": "请求不是 JSON-RPC 消息：应为一个含有 jsonrpc、method 和 id 的对象。",
+    },
+    "server.accept": {
+        "en": "mnelo answers in application/json or text/event-stream; accept one of them.",
+        "zh": "mnelo 以 application/json 或 text/event-stream 应答；请接受其中一种。",
+    },
+    "server.descriptors": {
+        "en": "No descriptor is free for another connection; allow more (ulimit -n), or end "
+        "programs that connect without need.",
+        "zh": "没有可用于新连接的文件描述符；请提高上限（ulimit -n），或结束不必要的连接程序。",
+    },
     "server.failed": {
         "en": "{tool} failed inside mnelo; its log says why. Nothing is wrong with the request.",
         "zh": "{tool} 在 mnelo 内部出错；原因见其日志。请求本身没有问题。",
