@@ -29,7 +29,7 @@ log = logging.getLogger("mnelo.transport")
 CONNECTIONS = 256  # that may be at work at the same time, where there are descriptors for them
 LEAST = 8  # the same where there are hardly any
 RESERVE = 16  # places beyond them, for /health and what belongs to open sessions
-ACCEPTED = 32  # connections that are accepted in one go, before the oldest can give way
+ACCEPTED = 16  # connections that are accepted in one go, before the oldest can give way
 FILES = 96  # descriptors of the database's connections, of logs, and of what libraries open
 QUEUE = 1024  # connections that the system keeps until they are accepted
 ASK_SECONDS = 10.0  # what a header may take, from its first byte or the connection's start; a body
@@ -67,13 +67,14 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        # Every request is told how many others are at work: what it asks for decides.
-        super().__init__(config, server_state, {**app_state, "at_work": self._at_work}, _loop)
+        # With every request, so that the app can ask how many are at work.
+        super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
         # uvicorn itself would refuse everybody beyond its limit.
         self._most, self.limit_concurrency = config.limit_concurrency or CONNECTIONS, None
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._asked = False
+        self.kept = False  # it brought a message of an open session, so others give way first
         self.stage: Stage = "busy"
         self.since = 0.0  # when it came to that stage
 
@@ -117,6 +118,10 @@ class Connection(H11Protocol):
         self.connections.discard(self)
         self.transport.abort()
 
+    def at_work(self) -> int:
+        """How many connections have a request that the server has whole."""
+        return sum(each.stage == "busy" for each in self._all())
+
     def _watch(self) -> None:
         """Note what the connection has come to, and give a new header or body its time."""
         before, self.stage = self.stage, self._stage()
@@ -138,11 +143,8 @@ class Connection(H11Protocol):
 
     def _make_room(self) -> None:
         waiting = [each for each in self._all() if each.stage != "busy" and each is not self]
-        oldest = min(waiting, key=lambda each: each.since, default=self)
+        oldest = min(waiting, key=lambda each: (each.kept, each.since), default=self)
         oldest.give_up()
-
-    def _at_work(self) -> int:
-        return sum(each.stage == "busy" for each in self._all())
 
     def _all(self) -> "list[Connection]":
         return [each for each in self.connections if isinstance(each, Connection)]

@@ -90,7 +90,7 @@ class Hosts:
         pages = headers.getlist("origin")
         # What a browser says even where it leaves out the Origin: an image, a link, a form.
         sites = headers.getlist("sec-fetch-site")
-        if all(page in own for page in pages) and all(site in OWN_SITES for site in sites):
+        if all(page.lower() in own for page in pages) and all(site in OWN_SITES for site in sites):
             return None
         return _error(403, "web pages of that Origin may not ask")
 
@@ -171,6 +171,7 @@ class Reply:
     async def finish(self, scope: Scope) -> None:
         """End a response that was broken off, so that the client sees its end and no fault."""
         if not self.started:
+            self._heard = True  # what still comes is not waited for
             again = {"Retry-After": "1"}
             await _error(503, "the server is ending", again)(scope, self.receive, self.send)
         elif not self.done:
@@ -593,9 +594,10 @@ class App:
 
     def _has_room(self, path: str, scope: Scope) -> bool:
         """Whether the request may be answered beside the others that are at work."""
-        if path == "/health" or scope["state"]["at_work"]() <= self.most:
-            return True
-        return path == "/messages" and self._sse is not None and self._sse.is_of_open_session(scope)
+        connection: connections.Connection = scope["state"]["connection"]
+        if path == "/messages" and self._sse and self._sse.is_of_open_session(scope):
+            connection.kept = True
+        return path == "/health" or connection.kept or connection.at_work() <= self.most
 
     async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:
         health = self._health()

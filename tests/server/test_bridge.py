@@ -27,7 +27,7 @@ from server import bridge
 from serving import ROOT, SERVER, STUCK, Served, environment, free_port, serving
 
 TOKEN = "s3cret-of-the-tests"  # noqa: S105
-WRONG = {"MNELO_AUTH_TOKEN": "another"}
+WRONG = {"MNELO_AUTH_TOKEN": "another-of-the-tests"}
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def test_the_same_database_by_another_path_is_the_same(server: Served, tmp_path:
 def talk(port: int, home: Path, *messages: dict[str, Any]) -> list[dict[str, Any]]:
     config = Config.load({"MNELO_HOME": str(home)}, server_port=port)
     out = io.BytesIO()
-    bridge.Bridge(bridge.Finder(config, None), None, out).pass_on(
+    bridge.Bridge(bridge.Finder(config, None, None), None, out).pass_on(
         lines(*messages).splitlines(keepends=True)
     )
     return [json.loads(line) for line in out.getvalue().splitlines()]
