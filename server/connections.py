@@ -29,8 +29,8 @@ log = logging.getLogger("mnelo.transport")
 CONNECTIONS = 256  # that may be at work at the same time, where there are descriptors for them
 LEAST = 8  # the same where there are hardly any
 RESERVE = 16  # places beyond them, for /health and what belongs to open sessions
-ACCEPTED = 16  # connections that are accepted in one go, before the oldest can give way
-FILES = 96  # descriptors of the database's connections, of logs, and of what libraries open
+ACCEPTED = 4  # connections that are accepted in one go, before the oldest can give way
+FILES = 112  # descriptors of the database, of logs, of libraries, of what was just accepted
 QUEUE = 1024  # connections that the system keeps until they are accepted
 ASK_SECONDS = 10.0  # what a header may take, from its first byte or the connection's start; a body
 UNREAD_SECONDS = 60.0  # how long a client may leave what was sent to it unread
@@ -44,7 +44,7 @@ def most_connections() -> int:
     """How many may be at work; as many descriptors as they need are asked for."""
     if sys.platform == "win32":
         return CONNECTIONS
-    spare = RESERVE + ACCEPTED + FILES
+    spare = RESERVE + FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS + spare
     if hard != resource.RLIM_INFINITY:
@@ -108,10 +108,13 @@ class Connection(H11Protocol):
             self._unread.cancel()
 
     def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if not answering and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
-        else:  # it is being answered already
-            self.give_up()
+            return
+        if answering:  # a body that is nonsense, whose request has an answer under way
+            self.cycle.disconnected = True
+        self.give_up()
 
     def give_up(self) -> None:
         """Leave the client, at once and without a word."""

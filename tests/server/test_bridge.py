@@ -271,6 +271,7 @@ def test_the_token_is_found_as_the_server_finds_it(tmp_path: Path) -> None:
     file = tmp_path / ".config/mnelo/auth_token"
     file.parent.mkdir(parents=True)
     file.write_text(TOKEN + "\n")
+    file.chmod(0o600)
     with serving(tmp_path) as guarded:
         replies, said = pipe(tmp_path, guarded.port, HELLO)
         assert "result" in replies[0]
