@@ -164,6 +164,6 @@ class Complaints:
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
             loop.default_exception_handler(context)
-        elif self._clock() >= self._next:
-            self._next = self._clock() + SAID_SECONDS
+        elif (now := self._clock()) >= self._next:
+            self._next = now + SAID_SECONDS
             log.warning(message("server.descriptors"))
