@@ -206,9 +206,10 @@ def test_a_stream_and_a_quiet_connection_between_two_requests_are_not_hurried(
 
 
 def test_a_client_that_does_not_read_is_left(tmp_path: Path) -> None:
-    listing = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+    # What is asked for comes back in the answer.
+    asking = b'{"jsonrpc":"2.0","id":1,"method":"%s"}' % (b"x" * 500_000)
     head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    head += b"Content-Length: %d\r\n\r\n" % len(listing)
+    head += b"Content-Length: %d\r\n\r\n" % len(asking)
     program = small(UNREAD_SECONDS=0.2)
     with serving(tmp_path, program=program) as server, socket.socket() as deaf:
         for size in (socket.SO_RCVBUF, socket.SO_SNDBUF):
@@ -216,7 +217,7 @@ def test_a_client_that_does_not_read_is_left(tmp_path: Path) -> None:
         deaf.settimeout(20)
         deaf.connect((server.host, server.port))
         with pytest.raises(ConnectionError):
-            ask_without_end(deaf, head + listing)
+            ask_without_end(deaf, head + asking)
 
 
 def ask_without_end(connection: socket.socket, sent: bytes) -> None:
