@@ -67,7 +67,7 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        # With every request, so that the app can ask how many are at work.
+        # With every request, so that the app can ask whether too many are at work.
         super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
         # uvicorn itself would refuse everybody beyond its limit.
         self._most, self.limit_concurrency = config.limit_concurrency or CONNECTIONS, None
@@ -121,9 +121,11 @@ class Connection(H11Protocol):
         self.connections.discard(self)
         self.transport.abort()
 
-    def at_work(self) -> int:
-        """How many connections have a request that the server has whole."""
-        return sum(each.stage == "busy" for each in self._all())
+    @property
+    def crowded(self) -> bool:
+        """Whether as many others as may be at work are."""
+        others = [each for each in self._all() if each is not self and each.stage == "busy"]
+        return len(others) >= self._most
 
     def _watch(self) -> None:
         """Note what the connection has come to, and give a new header or body its time."""

@@ -533,7 +533,6 @@ class App:
         health: Callable[[], dict[str, Any]],
         metrics: Callable[[], tuple[bytes, str]],
     ) -> None:
-        self.most = connections.most_connections()
         self._hosts = hosts
         self._token = token
         self._health = health
@@ -594,10 +593,12 @@ class App:
 
     def _has_room(self, path: str, scope: Scope) -> bool:
         """Whether the request may be answered beside the others that are at work."""
-        connection: connections.Connection = scope["state"]["connection"]
+        connection: connections.Connection | None = scope.get("state", {}).get("connection")
+        if not connection:  # the app is served by something else
+            return True
         if path == "/messages" and self._sse and self._sse.is_of_open_session(scope):
             connection.kept = True
-        return path == "/health" or connection.kept or connection.at_work() <= self.most
+        return path == "/health" or connection.kept or not connection.crowded
 
     async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:
         health = self._health()
@@ -633,7 +634,7 @@ class HttpServer(uvicorn.Server):
             proxy_headers=False,
             timeout_keep_alive=65,
             timeout_graceful_shutdown=1,
-            limit_concurrency=app.most,
+            limit_concurrency=connections.most_connections(),
             backlog=connections.ACCEPTED,
             h11_max_incomplete_event_size=65536,
         )

@@ -276,7 +276,9 @@ def served(installed: tuple[Home, str]) -> Iterator[tuple[Home, str]]:
 
 def test_the_service_serves_what_was_installed(served: tuple[Home, str]) -> None:
     home, url = served
-    with urllib.request.urlopen(url + "/health", timeout=10) as reply:  # noqa: S310
+    bearer = {"Authorization": f"Bearer {home.token.read_text().strip()}"}
+    asked = urllib.request.Request(url + "/health", headers=bearer)  # noqa: S310
+    with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
         health = json.load(reply)
     assert health["database"] == str(home.live / "memory.db")
     assert url.endswith(":" + home.env["MNELO_MEMORY_SERVER_PORT"])
