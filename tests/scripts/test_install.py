@@ -517,6 +517,8 @@ def managed(home: Home, served: tuple[Home, str]) -> Home:
     """A home whose server answers as soon as a manager is asked to start it."""
     home.env["MNELO_HOME"] = str(served[0].live)
     home.env["MNELO_MEMORY_SERVER_PORT"] = served[0].env["MNELO_MEMORY_SERVER_PORT"]
+    home.token.parent.mkdir(parents=True)
+    shutil.copy2(served[0].token, home.token)  # the server says only to those who have it
     quick_venv(home.live)
     return home
 
