@@ -725,10 +725,34 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "The token file {file} cannot be read: {reason}.",
         "zh": "无法读取令牌文件 {file}：{reason}。",
     },
-    "auth.empty": {"en": "{place} holds no token.", "zh": "{place} 中没有令牌。"},
+    "auth.no_file": {"en": "no regular file", "zh": "不是普通文件"},
+    "auth.empty": {
+        "en": "{place} holds no token; make one: {command}",
+        "zh": "{place} 中没有令牌；请生成：{command}",
+    },
     "auth.malformed": {
-        "en": "The token in {place} has a space or a character that no HTTP header can carry.",
-        "zh": "{place} 中的令牌含有空白，或含有 HTTP 头无法携带的字符。",
+        "en": "The token in {place} has a space or a character that no HTTP header can carry; make "
+        "another: {command}",
+        "zh": "{place} 中的令牌含有空白，或含有 HTTP 头无法携带的字符；请重新生成：{command}",
+    },
+    "auth.long": {
+        "en": "The token in {place} is longer than {most} characters; make another: {command}",
+        "zh": "{place} 中的令牌超过 {most} 个字符；请重新生成：{command}",
+    },
+    "auth.weak": {
+        "en": "The token in {place} can be guessed: it has fewer than {least} characters, or "
+        "nearly all alike; make another: {command}",
+        "zh": "{place} 中的令牌可被猜出：不足 {least} 个字符，或字符几乎相同；"
+        "请重新生成：{command}",
+    },
+    "auth.shared": {
+        "en": "Others on this machine may use the token file {file} (mode {mode}); close it: "
+        "{command}",
+        "zh": "本机其他用户可以访问令牌文件 {file}（权限 {mode}）；请关闭：{command}",
+    },
+    "auth.foreign": {
+        "en": "The token file {file} belongs to another user; take it over: {command}",
+        "zh": "令牌文件 {file} 属于其他用户；请取得其所有权：{command}",
     },
     "server.remote": {
         "en": "{host} is not this machine alone; listening there needs [server] allow_remote = "
@@ -765,6 +789,23 @@ MESSAGES: dict[str, dict[str, str]] = {
     "server.busy": {
         "en": "{limit} requests of this session wait for their replies; read those first.",
         "zh": "此会话已有 {limit} 个请求在等待回复；请先读取这些回复。",
+    },
+    "server.no_json": {
+        "en": "The request is no JSON that mnelo can read.",
+        "zh": "请求不是 mnelo 能读取的 JSON。",
+    },
+    "server.no_message": {
+        "en": "The request is no JSON-RPC message: one object with jsonrpc, method and id.",
+        "zh": "请求不是 JSON-RPC 消息：应为一个含有 jsonrpc、method 和 id 的对象。",
+    },
+    "server.accept": {
+        "en": "mnelo answers in application/json or text/event-stream; accept one of them.",
+        "zh": "mnelo 以 application/json 或 text/event-stream 应答；请接受其中一种。",
+    },
+    "server.descriptors": {
+        "en": "No descriptor is free for another connection; allow more (ulimit -n), or end "
+        "programs that connect without need.",
+        "zh": "没有可用于新连接的文件描述符；请提高上限（ulimit -n），或结束不必要的连接程序。",
     },
     "server.failed": {
         "en": "{tool} failed inside mnelo; its log says why. Nothing is wrong with the request.",
@@ -1208,6 +1249,10 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "🔌 Server — running at {url}, pid {pid}, but with another file: {database}",
         "zh": "🔌 服务器 — 运行于 {url}，pid {pid}，但使用另一个文件：{database}",
     },
+    "check.server_locked": {
+        "en": "🔌 Server — running at {url}, but it takes another token, so its file is not known",
+        "zh": "🔌 服务器 — 运行于 {url}，但令牌不同，无法得知其文件",
+    },
     "check.server_down": {
         "en": "🔌 Server — DOWN: nobody answers at {url}",
         "zh": "🔌 服务器 — 未运行：{url} 无人应答",
@@ -1231,6 +1276,10 @@ MESSAGES: dict[str, dict[str, str]] = {
     "check.hint_foreign": {
         "en": "end that program or set another [server] port",
         "zh": "请结束该程序，或改用其他 [server] port",
+    },
+    "check.hint_locked": {
+        "en": "give both the same token: MNELO_AUTH_TOKEN or ~/.config/mnelo/auth_token",
+        "zh": "请让两者使用相同的令牌：MNELO_AUTH_TOKEN 或 ~/.config/mnelo/auth_token",
     },
     "check.hint_other_file": {
         "en": "give both the same MNELO_HOME or [database] path",
@@ -1497,8 +1546,9 @@ MESSAGES: dict[str, dict[str, str]] = {
         "zh": "请更正：服务器无法以此启动；其余检查使用了默认设置",
     },
     "doctor.fix_token": {
-        "en": "write a token without spaces into it, or remove it",
-        "zh": "请写入不含空白的令牌，或删除该文件",
+        "en": "do that, or remove the file or the variable; restart the server and give clients "
+        "the new token",
+        "zh": "请照此处理，或删除该文件或变量；重启服务器，并把新令牌交给客户端",
     },
     "doctor.mode": {
         "en": "Others on this machine may use it (mode {mode}).",

@@ -269,6 +269,8 @@ class Diagnosis(health.Installation):
         try:
             load_token(self.config, None, os.environ)
         except MneloError as error:
+            if error.msg_id == "auth.shared":
+                return  # said already, among what others may use
             where, fix = str(self._token_file()), message("doctor.fix_token")
             yield Finding("token", str(error), "error", where, fix, fixable=False)
 
@@ -281,7 +283,9 @@ class Diagnosis(health.Installation):
             if path.exists() and (mode := path.stat().st_mode & 0o777) & 0o077:
                 fix = f"chmod go= {shlex.quote(str(path))}"
                 what = message("doctor.mode", mode=f"{mode:03o}")
-                yield Finding("mode", what, "warning", str(path), fix, fixable=True)
+                # A server does not take a token that others can read.
+                found = Finding("mode", what, "warning", str(path), fix, fixable=True)
+                yield replace(found, severity="error") if path == self._token_file() else found
 
     def _private(self) -> list[Path]:
         home, folder = self.config.home, self.config.backup_folder

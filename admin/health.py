@@ -142,7 +142,7 @@ def _server(asked: Installation) -> Check:
         database=said.get("database"),
     )
     status: Status = "ok" if server.state == "ours" else "down"
-    if server.state == "other_file":
+    if server.state in ("other_file", "locked"):
         status = "degraded"
     start = _start_command()
     hint = "" if status == "ok" else message(f"check.hint_{server.state}", command=start)

@@ -208,31 +208,19 @@ def write(files: Mapping[str, bytes], folder: Path, *, dry_run: bool) -> None:
 def await_server(seconds: float) -> bool:
     """Whether the server of these settings, and not another one, answers within that time."""
     # Imported here: this needs the server's own Python, which the rest does not.
-    from access import address
+    from access.auth import VARIABLES
+    from access.running import find_server
     from config import Config
 
     config = Config.load()
-    url = address.url(address.reachable(config.server_host), config.server_port) + "/health"
+    for name in VARIABLES:
+        os.environ.pop(name, None)  # a service sees no shell: its token is that of the file
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if _database(url) == str(config.database_path):
+        if find_server(config).state == "ours":
             return True
         time.sleep(0.2)
     return False
-
-
-def _database(url: str) -> str | None:
-    """The file of the mnelo that answers there, if one does."""
-    import http.client
-    import json
-    import urllib.request
-
-    try:
-        with urllib.request.urlopen(url, timeout=2) as reply:  # noqa: S310 - our own address
-            health = json.load(reply)
-    except (OSError, ValueError, http.client.HTTPException):
-        return None
-    return str(health.get("database")) if isinstance(health, dict) else None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

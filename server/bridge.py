@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 
 from access import address
 from access.auth import load_token
-from access.running import same_file
+from access.running import keeps_to_itself, same_file
 from config import ROOT, Config
 from core import files
 from core.errors import MneloError
@@ -62,9 +62,8 @@ def run(given: Namespace, config: Config) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     token = load_token(config, given.auth_token_file, os.environ)
     # The bytes as they are: a code page of Windows' own would mangle Chinese.
-    Bridge(Finder(config, given.auth_token_file), token, sys.stdout.buffer).pass_on(
-        sys.stdin.buffer
-    )
+    finder = Finder(config, given.auth_token_file, token)
+    Bridge(finder, token, sys.stdout.buffer).pass_on(sys.stdin.buffer)
     return 0
 
 
@@ -74,11 +73,12 @@ def run(given: Namespace, config: Config) -> int:
 class Finder:
     """Finds the server of these settings at its port, and starts it where nobody listens."""
 
-    def __init__(self, config: Config, token_file: Path | None) -> None:
+    def __init__(self, config: Config, token_file: Path | None, token: str | None) -> None:
         self.host, self.port = address.reachable(config.server_host), config.server_port
         self.url = address.url(self.host, self.port)
         self._config = config
         self._token_file = token_file
+        self._token = token
         self._lock = threading.Lock()
         self._failure: Unavailable | None = None
         self._known_until = 0.0
@@ -119,9 +119,10 @@ class Finder:
         """What the program at the port says of itself; None while it starts or ends."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
         try:
-            connection.request("GET", "/health")
-            answer = connection.getresponse()
-            body = answer.read()
+            answer, said = _told(connection, {})
+            # Only mnelo is shown the token: another program may stand at its port by chance.
+            if self._token and keeps_to_itself(said):
+                answer, said = _told(connection, _bearer(self._token))
         except ConnectionRefusedError:
             raise
         except socket.gaierror as error:
@@ -132,14 +133,28 @@ class Finder:
             raise Unavailable("bridge.foreign", url=self.url) from None
         finally:
             connection.close()
-        return None if answer.status == 503 else _object(body)
+        return None if answer.status == 503 else said
 
     def _refuse_another(self, health: Mapping[str, Any]) -> None:
         if health.get("name") != "mnelo":
             raise Unavailable("bridge.foreign", url=self.url)
+        if keeps_to_itself(health):
+            raise Unavailable("bridge.token", url=self.url)
         found, wanted = str(health.get("database")), _absolute(self._config.database_path)
         if not same_file(found, wanted):
             raise Unavailable("bridge.other", url=self.url, found=found, wanted=wanted)
+
+
+def _told(
+    connection: http.client.HTTPConnection, headers: Mapping[str, str]
+) -> tuple[http.client.HTTPResponse, Mapping[str, Any]]:
+    connection.request("GET", "/health", headers=dict(headers))
+    answer = connection.getresponse()
+    return answer, _object(answer.read())
+
+
+def _bearer(token: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 class Starter:
@@ -334,9 +349,8 @@ class Bridge:
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
+            **_bearer(self._token),
         }
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
         if version := call.modern_version:
             headers["MCP-Protocol-Version"] = _header(version)
             headers["Mcp-Method"] = _header(call.method)

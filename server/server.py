@@ -117,7 +117,7 @@ def _leave_on_signals() -> None:
 
 
 def _health(memory: Memory) -> Callable[[], dict[str, Any]]:
-    """What /health answers: enough to tell this server and its file from any other."""
+    """What /health answers to those who may know: which server this is, and which file it has."""
     started = time.monotonic()
     return lambda: {
         "name": "mnelo",

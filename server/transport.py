@@ -1,13 +1,14 @@
 """One port for every MCP client: /sse with /messages/, /mcp, /health and /metrics.
 
 `App` checks who asks and for what, and hands the request to its route. `OpenRequests` keeps
-each one in a cancel scope, so that a shutdown can end it in good order. `SseSession` mends
-what clients of the old SSE transport do: they resume without a handshake after a restart,
-ask without end, or stop reading.
+each one in a cancel scope, so that a shutdown can end it in good order; a refusal ends its
+connection. `SseSession` mends what clients of the old SSE transport do: they resume without a
+handshake after a restart, ask without end, or stop reading.
 """
 
 import asyncio
 import ipaddress
+import json
 import logging
 import os
 import re
@@ -15,8 +16,8 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -33,12 +34,14 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.message import SessionMessage
 from mcp.types.version import LATEST_HANDSHAKE_VERSION
 from starlette.datastructures import Headers, QueryParams
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from access.auth import verify_bearer
 from core.errors import MneloError
 from mnelo_locale import message
+from server import connections
 
 log = logging.getLogger("mnelo.transport")
 
@@ -47,10 +50,9 @@ Source = ObjectReceiveStream[Incoming]
 Sink = ObjectSendStream[SessionMessage]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-MAX_CONNECTIONS = 256
+OWN_SITES = ("same-origin", "none")  # a page of this server, or a person at the address bar
 MAX_IN_FLIGHT = 256  # requests of one SSE session that may wait for their replies
-MAX_WAITING = MAX_CONNECTIONS * 3 // 4
-"""Messages of one SSE session that may wait to be taken: each holds a connection."""
+MAX_WAITING = 192  # messages that may wait to be taken, all but the first of each SSE session
 TOO_MANY = -32010
 """The error code of a request beyond them; the SDK has a meaning of its own for -32000."""
 READ_SECONDS = 30.0  # how long an SSE client may leave a message unread
@@ -59,6 +61,7 @@ RETRY = b"retry: 500\r\n"
 """Tells SSE clients to come back half a second after a restart; of themselves they wait 3 s."""
 DRAIN_SECONDS = 0.5
 """What a request gets to finish when the server ends; a stream, which never would, gets none."""
+LINGER_SECONDS = 2.0  # how long a refused client may go on sending, so that it sees the refusal
 EXIT_SECONDS = 1.8  # when the process ends whatever still runs, such as a call stuck in its thread
 
 
@@ -71,6 +74,7 @@ class Hosts:
 
     A page may point its own name at this machine (DNS rebinding), and then sends that name.
     An address in figures cannot be pointed anywhere, so a remote server answers to any.
+    A page may ask where it comes from this server itself: from the same host and port.
     """
 
     names: frozenset[str]
@@ -82,12 +86,13 @@ class Hosts:
         known = hosts and (hosts[0] in self.names or (self.remote and _is_address(hosts[0])))
         if len(hosts) != 1 or not known:
             return _error(421, "this server does not go by that Host")
-        for origin in headers.getlist("origin"):
-            scheme, _, rest = origin.partition("://")
-            page = _hostname(rest)
-            if scheme not in ("http", "https") or page not in (*self.names, hosts[0]):
-                return _error(403, "web pages of that Origin may not ask")
-        return None
+        own = [f"{scheme}://{headers['host'].lower()}" for scheme in ("http", "https")]
+        pages = headers.getlist("origin")
+        # What a browser says even where it leaves out the Origin: an image, a link, a form.
+        sites = headers.getlist("sec-fetch-site")
+        if all(page.lower() in own for page in pages) and all(site in OWN_SITES for site in sites):
+            return None
+        return _error(403, "web pages of that Origin may not ask")
 
 
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@\s]+))(?::\d{1,5})?")
@@ -125,24 +130,50 @@ def _unauthorized(tried: bool) -> Response:
 
 
 class Reply:
-    """One response on its way out, and how far it has come."""
+    """One response on its way out, and how far it and its request have come.
 
-    def __init__(self, send: Send) -> None:
+    A refusal ends its connection: whoever is refused must not hold a place.
+    """
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
         self._send = send
+        self._heard = False
+        self._refuses = False
         self.started = False
         self.done = False
 
+    async def receive(self) -> Message:
+        part = await self._receive()
+        self._heard = not part.get("more_body")
+        return part
+
     async def send(self, part: Message) -> None:
+        ends = part["type"] == "http.response.body" and not part.get("more_body")
+        if part["type"] == "http.response.start" and part["status"] >= 400:
+            self._refuses = True
+            part = {**part, "headers": [*part["headers"], (b"connection", b"close")]}
+        elif self._refuses and ends:
+            await self._send({**part, "more_body": True})
+            await self._hear_out()
+            part = {"type": "http.response.body", "body": b""}
         # Afterwards: a part whose sending is cancelled has not left.
         await self._send(part)
         self.started = True
-        self.done = part["type"] == "http.response.body" and not part.get("more_body")
+        self.done = ends
 
-    async def finish(self, scope: Scope, receive: Receive) -> None:
+    async def _hear_out(self) -> None:
+        """Read what still comes: a client whose connection closes meanwhile sees no refusal."""
+        with anyio.move_on_after(LINGER_SECONDS):
+            while not self._heard:
+                await self.receive()
+
+    async def finish(self, scope: Scope) -> None:
         """End a response that was broken off, so that the client sees its end and no fault."""
         if not self.started:
-            closing = {"Retry-After": "1", "Connection": "close"}
-            await _error(503, "the server is ending", closing)(scope, receive, self.send)
+            self._heard = True  # what still comes is not waited for
+            again = {"Retry-After": "1"}
+            await _error(503, "the server is ending", again)(scope, self.receive, self.send)
         elif not self.done:
             # A client that has stopped reading is not waited for.
             with anyio.move_on_after(DRAIN_SECONDS):
@@ -158,16 +189,18 @@ class OpenRequests:
         self._closing = False
 
     async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        reply = Reply(send)
+        reply = Reply(receive, send)
         running = self._streams if scope["method"] == "GET" else self._others
         if not self._closing:
             with anyio.CancelScope() as cancel:
                 running.add(cancel)
                 try:
-                    await app(scope, receive, reply.send)
+                    # A client that goes in the middle of its request is no fault.
+                    with suppress(ClientDisconnect):
+                        await app(scope, reply.receive, reply.send)
                 finally:
                     running.discard(cancel)
-        await reply.finish(scope, receive)
+        await reply.finish(scope)
 
     def close(self) -> None:
         """Answer no more, end the streams now, and what else is open in a moment."""
@@ -200,19 +233,75 @@ def _mend(body: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
 
 
-def _mended(app: ASGIApp, max_bytes: int) -> ASGIApp:
-    """The app, given bodies in one piece and mended; one that is too long it may refuse itself."""
+def _read(app: ASGIApp, max_bytes: int) -> ASGIApp:
+    """The app, given messages in one piece and mended; what is none is refused before it."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        async def whole() -> Message:
-            part = await receive()
-            body = part.get("body", b"")
-            while part.get("more_body") and len(body) <= max_bytes:
-                part = await receive()
-                body += part.get("body", b"")
-            return {**part, "body": _mend(body)} if part["type"] == "http.request" else part
+        body = await _whole(Headers(scope=scope), receive, max_bytes)
+        if body is None:
+            await _error(413, "the request is too large")(scope, receive, send)
+            return
+        body = _mend(body)
+        try:
+            types.jsonrpc_message_adapter.validate_json(body, by_name=False)
+        except ValueError:
+            await _no_message(body)(scope, receive, send)
+            return
+        parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-        await app(scope, whole, send)
+        async def replay() -> Message:
+            return parts.pop() if parts else await receive()
+
+        await app(scope, replay, send)
+
+    return answer
+
+
+async def _whole(headers: Headers, receive: Receive, max_bytes: int) -> bytes | None:
+    """The body; None where it is too long. Raises ClientDisconnect where it does not all come."""
+    said = headers.get("content-length", "0")
+    if len(said) > 18 or int(said) > max_bytes:
+        return None
+    body = bytearray()
+    more = True
+    while more:
+        part = await receive()
+        if part["type"] != "http.request":
+            raise ClientDisconnect
+        body += part.get("body", b"")
+        if len(body) > max_bytes:
+            return None
+        more = part.get("more_body", False)
+    return bytes(body)
+
+
+def _no_message(body: bytes) -> Response:
+    """The refusal of a body in one plain sentence: what the SDK says is not for people."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        code, reason = types.PARSE_ERROR, message("server.no_json")
+    else:
+        code, reason = types.INVALID_REQUEST, message("server.no_message")
+    error = {"code": code, "message": reason}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+
+
+def _acceptable(stream: ASGIApp, single: ASGIApp) -> ASGIApp:
+    """Streamable HTTP in the form that the client takes: a stream of events, else one object."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        wanted = ", ".join(Headers(scope=scope).getlist("accept")).lower() or "*/*"
+        kinds = {each.partition(";")[0].strip() for each in wanted.split(",")}
+        if kinds & {"text/event-stream", "text/*", "*/*"}:
+            app, accept = stream, b"application/json, text/event-stream"
+        elif kinds & {"application/json", "application/*"}:
+            app, accept = single, b"application/json"
+        else:
+            await _error(406, message("server.accept"))(scope, receive, send)
+            return
+        others = [header for header in scope["headers"] if header[0] != b"accept"]
+        await app({**scope, "headers": [*others, (b"accept", accept)]}, receive, send)
 
     return answer
 
@@ -369,6 +458,13 @@ def _too_many(item: Incoming) -> SessionMessage:
     return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
 
+_ENDPOINT = re.compile(rb"event: endpoint\r?\ndata: [^?\s]*\?(\S+)")
+
+
+def _session_of(query: bytes) -> str:
+    return QueryParams(query).get("session_id", "").lower()
+
+
 class SseRoutes:
     """GET /sse opens a session; POST /messages/ brings its messages."""
 
@@ -376,21 +472,34 @@ class SseRoutes:
         self._server = server
         self._sse = SseServerTransport("/messages/", max_request_body_size=max_bytes)
         self._waiting: Counter[str] = Counter()
+        self._open: set[str] = set()
+
+    def is_of_open_session(self, scope: Scope) -> bool:
+        """Whether the request brings a message of a client whose stream is open."""
+        return scope["method"] == "POST" and _session_of(scope["query_string"]) in self._open
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session = ""
+
         async def hasten(part: Message) -> None:
-            if part.get("body", b"").startswith(b"event: endpoint"):
+            nonlocal session
+            if found := _ENDPOINT.match(part.get("body", b"")):
+                session = _session_of(found[1])
+                self._open.add(session)
                 part = {**part, "body": RETRY + part["body"]}
             await send(part)
 
-        with anyio.CancelScope() as whole:
-            async with self._sse.connect_sse(scope, receive, hasten) as (incoming, outgoing):
-                await SseSession(self._server, whole.cancel).run(incoming, outgoing)
+        try:
+            with anyio.CancelScope() as whole:
+                async with self._sse.connect_sse(scope, receive, hasten) as (incoming, outgoing):
+                    await SseSession(self._server, whole.cancel).run(incoming, outgoing)
+        finally:
+            self._open.discard(session)
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        session = QueryParams(scope["query_string"]).get("session_id", "")
-        if self._waiting[session] >= MAX_WAITING:
-            # A client that asks without reading must not take the connections of the others.
+        session = _session_of(scope["query_string"])
+        if self._waiting[session] and self._waiting.total() >= MAX_WAITING:
+            # A client that asks without reading must not take the memory of the others.
             await _error(429, "too many messages of this session wait")(scope, receive, send)
             return
         self._waiting[session] += 1
@@ -429,24 +538,31 @@ class App:
         self._health = health
         self._metrics = metrics
         self._requests = OpenRequests()
-        self._http = StreamableHTTPSessionManager(
-            server, stateless=True, max_request_body_size=max_bytes
-        )
-        post = _mended(self._http.handle_request, max_bytes)
+        self._http = [
+            StreamableHTTPSessionManager(
+                server, json_response=single, stateless=True, max_request_body_size=max_bytes
+            )
+            for single in (False, True)
+        ]
+        post = _read(_acceptable(*(each.handle_request for each in self._http)), max_bytes)
         self._routes: dict[str, dict[str, ASGIApp]] = {
             "/mcp": {"POST": post},
             "/health": {"GET": self._answer_health, "HEAD": self._answer_health},
             "/metrics": {"GET": self._answer_metrics},
         }
-        if sse:
-            routes = SseRoutes(server, max_bytes)
+        self._sse = SseRoutes(server, max_bytes) if sse else None
+        if self._sse:
             # Clients that speak the newer transport try it at the URL they were given.
-            self._routes["/sse"] = {"GET": routes.open, "POST": post}
-            self._routes["/messages"] = {"POST": _mended(routes.post, max_bytes)}
+            self._routes["/sse"] = {"GET": self._sse.open, "POST": post}
+            self._routes["/messages"] = {"POST": _read(self._sse.post, max_bytes)}
 
-    def running(self) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
         """Must be entered while requests are answered."""
-        return self._http.run()
+        async with AsyncExitStack() as stack:
+            for each in self._http:
+                await stack.enter_async_context(each.run())
+            yield
 
     def close(self) -> None:
         """Let every open request come to its end."""
@@ -464,14 +580,31 @@ class App:
             return refusal
         if not methods:
             return _error(404, "there is nothing here")
-        bearer = headers.getlist("authorization")
-        if self._token and path != "/health" and not verify_bearer(bearer, self._token):
-            return _unauthorized(tried=bool(bearer))
+        if path != "/health" and not self._is_trusted(headers):
+            return _unauthorized(tried="authorization" in headers)
+        if not self._has_room(path, scope):
+            return _error(503, "too many requests are at work", {"Retry-After": "1"})
         allowed = {"Allow": ", ".join(methods)}
         return methods.get(scope["method"]) or _error(405, "not that method", allowed)
 
+    def _is_trusted(self, headers: Headers) -> bool:
+        bearer = headers.getlist("authorization")
+        return not self._token or verify_bearer(bearer, self._token)
+
+    def _has_room(self, path: str, scope: Scope) -> bool:
+        """Whether the request may be answered beside the others that are at work."""
+        connection: connections.Connection | None = scope.get("state", {}).get("connection")
+        if not connection:  # the app is served by something else
+            return True
+        if path == "/messages" and self._sse and self._sse.is_of_open_session(scope):
+            connection.kept = True
+        return path == "/health" or connection.kept or not connection.crowded
+
     async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await JSONResponse(self._health())(scope, receive, send)
+        health = self._health()
+        if not self._is_trusted(Headers(scope=scope)):
+            health = {name: health[name] for name in ("name", "status")}
+        await JSONResponse(health)(scope, receive, send)
 
     async def _answer_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -492,7 +625,7 @@ class HttpServer(uvicorn.Server):
     def __init__(self, app: App, on_ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=connections.Connection,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -501,7 +634,8 @@ class HttpServer(uvicorn.Server):
             proxy_headers=False,
             timeout_keep_alive=65,
             timeout_graceful_shutdown=1,
-            limit_concurrency=MAX_CONNECTIONS,
+            limit_concurrency=connections.most_connections(),
+            backlog=connections.ACCEPTED,
             h11_max_incomplete_event_size=65536,
         )
         super().__init__(config)
@@ -511,6 +645,9 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for each in sockets or ():
+            # Only what is accepted in one go is to be little, not what the system keeps.
+            each.listen(connections.QUEUE)
         self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -527,11 +664,20 @@ async def serve(app: App, listener: socket.socket, on_ready: Callable[[], None])
     for each in (signal.SIGTERM, signal.SIGINT):
         # uvicorn raises the signal again when it is done, for whoever handled it before.
         signal.signal(each, lambda *_: None)
+    asyncio.get_running_loop().set_exception_handler(connections.Complaints())
     async with app.running():
         await HttpServer(app, on_ready).serve([listener])
 
 
 def _worth_a_line(record: logging.LogRecord) -> bool:
-    """All but what clients bring about at will: too many of them, or some that do not read."""
-    expected = ("Exceeded concurrency", "ASGI callable returned without completing", "Cancel ")
-    return not record.getMessage().startswith(expected)
+    """All but what clients bring about at will: nonsense, or requests that they do not read."""
+    return not record.getMessage().startswith(UNWORTHY)
+
+
+UNWORTHY = (
+    "Invalid HTTP request",
+    "Unsupported upgrade request",
+    "No supported WebSocket library",
+    "ASGI callable returned without completing",
+    "Cancel ",
+)

@@ -351,7 +351,7 @@ def test_what_others_may_read_is_closed_to_them(path: Path, tmp_path: Path) -> N
     home = path.parent
     token = tmp_path / ".config" / "mnelo" / "auth_token"
     token.parent.mkdir(parents=True)
-    token.write_text("secret")
+    token.write_text("secret-of-the-tests")
     copy = home / "backups" / "memory-20260101T000000Z.db"
     copy.parent.mkdir()
     files = [path, home / "config.toml", token, copy]
@@ -363,6 +363,7 @@ def test_what_others_may_read_is_closed_to_them(path: Path, tmp_path: Path) -> N
     found = look()
     assert {each.where for each in found.findings} == set(map(str, [*files, home, copy.parent]))
     assert all("chmod" in each.fix for each in found.findings)
+    assert [each.where for each in found.findings if each.severity == "error"] == [str(token)]
     assert look(fix=True).findings == []
     assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
     assert home.stat().st_mode & 0o777 == 0o700
@@ -383,7 +384,8 @@ def test_settings_that_cannot_be_used_are_said_and_the_rest_is_looked_at(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"", "no token"), (b"a b", "space"), (b"\xff", "not UTF-8")]
+    ("content", "said"),
+    [(b"", "no token"), (b"a b", "space"), (b"\xff", "not UTF-8"), (b"12345", "guessed")],
 )
 def test_a_token_that_no_server_takes_is_said(
     path: Path, tmp_path: Path, content: bytes, said: str

@@ -28,7 +28,7 @@ from memory import Memory
 from mnelo_client import MneloClient
 from serving import Served, environment, free_port, serving
 
-TOKEN = "only-for-tests"  # noqa: S105
+TOKEN = "only-for-these-tests"  # noqa: S105
 NAMES = list(health.CHECKS)
 MARKS = ("✅", "⚠️", "🔴")
 
@@ -40,6 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     secret = home / ".config" / "mnelo" / "auth_token"
     secret.parent.mkdir(parents=True)
     secret.write_text(TOKEN)
+    secret.chmod(0o600)
     with serving(home) as running:
         with MneloClient(running.url + "/mcp", TOKEN) as client:
             for number in range(6):
@@ -238,7 +239,10 @@ def test_a_server_with_another_file_is_said(
     assert str(aimed.home / "memory.db") in first
 
 
-def test_the_same_file_by_another_path_is_the_same(aimed: Served, tmp_path: Path) -> None:
+def test_the_same_file_by_another_path_is_the_same(
+    aimed: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNELO_AUTH_TOKEN", TOKEN)  # tmp_path is a home without a token file
     (tmp_path / "link.db").symlink_to(aimed.home / "memory.db")
     assert found("server", database_path=str(tmp_path / "link.db")).status == "ok"
 
@@ -257,11 +261,11 @@ def test_a_model_that_is_wanted_but_off_is_said_with_its_reason(
 def test_a_server_that_wants_another_token_keeps_its_state_to_itself(
     aimed: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MNELO_AUTH_TOKEN", "another")
+    monkeypatch.setenv("MNELO_AUTH_TOKEN", "another-of-the-tests")
     assert health_check.main(["--no-report"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("✅")
-    assert "wants another token" in lines[6]
+    assert lines[0].startswith("⚠️ 🔌 Server — running at http")
+    assert "takes another token" in lines[0]
 
 
 # --- Everything that degrades ----------------------------------------------------------

@@ -54,6 +54,7 @@ def write_token(home: Path) -> None:
     file = home / ".config/mnelo/auth_token"
     file.parent.mkdir(parents=True)
     file.write_text(TOKEN + "\n")
+    file.chmod(0o600)
 
 
 def run_python(code: str, folder: Path) -> str:

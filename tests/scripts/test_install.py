@@ -276,7 +276,9 @@ def served(installed: tuple[Home, str]) -> Iterator[tuple[Home, str]]:
 
 def test_the_service_serves_what_was_installed(served: tuple[Home, str]) -> None:
     home, url = served
-    with urllib.request.urlopen(url + "/health", timeout=10) as reply:  # noqa: S310
+    bearer = {"Authorization": f"Bearer {home.token.read_text().strip()}"}
+    asked = urllib.request.Request(url + "/health", headers=bearer)  # noqa: S310
+    with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
         health = json.load(reply)
     assert health["database"] == str(home.live / "memory.db")
     assert url.endswith(":" + home.env["MNELO_MEMORY_SERVER_PORT"])
@@ -515,6 +517,8 @@ def managed(home: Home, served: tuple[Home, str]) -> Home:
     """A home whose server answers as soon as a manager is asked to start it."""
     home.env["MNELO_HOME"] = str(served[0].live)
     home.env["MNELO_MEMORY_SERVER_PORT"] = served[0].env["MNELO_MEMORY_SERVER_PORT"]
+    home.token.parent.mkdir(parents=True)
+    shutil.copy2(served[0].token, home.token)  # the server says only to those who have it
     quick_venv(home.live)
     return home
 

@@ -121,8 +121,8 @@ def test_a_server_that_wants_a_token_gets_the_one_that_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "home").mkdir(exist_ok=True)
-    monkeypatch.setenv("MNELO_AUTH_TOKEN", "a-token")
-    with serving(tmp_path / "home", MNELO_AUTH_TOKEN="a-token") as served:  # noqa: S106
+    monkeypatch.setenv("MNELO_AUTH_TOKEN", "a-token-of-the-tests")
+    with serving(tmp_path / "home", MNELO_AUTH_TOKEN="a-token-of-the-tests") as served:  # noqa: S106
         monkeypatch.setenv("MNELO_MEMORY_SERVER_PORT", str(served.port))
         assert ask(capsys, "stats")["upkeep"]
 

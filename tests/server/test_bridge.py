@@ -28,7 +28,7 @@ from server import bridge
 from serving import ROOT, SERVER, STUCK, Served, environment, free_port, serving
 
 TOKEN = "s3cret-of-the-tests"  # noqa: S105
-WRONG = {"MNELO_AUTH_TOKEN": "another"}
+WRONG = {"MNELO_AUTH_TOKEN": "another-of-the-tests"}
 
 
 @pytest.fixture(scope="module")
@@ -269,6 +269,7 @@ def test_the_token_is_found_as_the_server_finds_it(tmp_path: Path) -> None:
     file = tmp_path / ".config/mnelo/auth_token"
     file.parent.mkdir(parents=True)
     file.write_text(TOKEN + "\n")
+    file.chmod(0o600)
     with serving(tmp_path) as guarded:
         replies, said = pipe(tmp_path, guarded.port, HELLO)
         assert "result" in replies[0]
@@ -365,7 +366,7 @@ def test_the_same_database_by_another_path_is_the_same(server: Served, tmp_path:
 def talk(port: int, home: Path, *messages: dict[str, Any]) -> list[dict[str, Any]]:
     config = Config.load({"MNELO_HOME": str(home)}, server_port=port)
     out = io.BytesIO()
-    bridge.Bridge(bridge.Finder(config, None), None, out).pass_on(
+    bridge.Bridge(bridge.Finder(config, None, None), None, out).pass_on(
         lines(*messages).splitlines(keepends=True)
     )
     return [json.loads(line) for line in out.getvalue().splitlines()]

@@ -133,6 +133,7 @@ def test_claude_desktop_is_told_nothing_that_its_program_finds_by_itself(
     file = tmp_path / ".config/mnelo/auth_token"
     file.parent.mkdir(parents=True)
     file.write_text(TOKEN)
+    file.chmod(0o600)
 
     server = entry(shown("claude-desktop"))
 
@@ -174,7 +175,7 @@ def test_the_command_for_claude_desktop_reaches_the_server(tmp_path: Path) -> No
             check=True,
             timeout=20,
         )
-        assert server.health()["pid"] == server.process.pid
+        assert server.health(TOKEN)["pid"] == server.process.pid
 
     assert len(json.loads(answered.stdout)["result"]["tools"]) == 7
 

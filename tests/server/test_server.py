@@ -237,7 +237,8 @@ def test_a_remote_server_answers_to_addresses_but_to_no_other_name() -> None:
     hosts = transport.Hosts(frozenset({"mybox"}), remote=True)
 
     assert hosts.refuse(Headers({"host": "192.0.2.7:8086"})) is None
-    assert hosts.refuse(Headers({"host": "MyBox:8086", "origin": "http://mybox"})) is None
+    assert hosts.refuse(Headers({"host": "MyBox:8086", "origin": "http://mybox:8086"})) is None
+    assert hosts.refuse(Headers({"host": "mybox", "origin": "https://mybox"})) is None
     for headers in ({"host": "evil.example"}, {}):
         refusal = hosts.refuse(Headers(headers))
         assert refusal is not None
@@ -245,6 +246,124 @@ def test_a_remote_server_answers_to_addresses_but_to_no_other_name() -> None:
     refusal = hosts.refuse(Headers({"host": "192.0.2.7", "origin": "http://198.51.100.1"}))
     assert refusal is not None
     assert refusal.status_code == 403
+
+
+# --- Web pages -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/sse", "/mcp", "/messages/"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_a_page_of_another_port_of_this_machine_may_not_ask(
+    server: Served, method: str, path: str
+) -> None:
+    """Any page of http://localhost:3000 could once call every tool, though not read the answer."""
+    for page in ("http://localhost:3000", "http://localhost", f"http://127.0.0.1:{server.port}"):
+        answer = send(server, method, path, Host=f"localhost:{server.port}", Origin=page)
+        assert answer.status == 403, page
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/sse", "/mcp"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "", "nonsense"])
+def test_an_image_or_a_link_of_another_page_which_names_no_origin_may_not_ask_either(
+    server: Served, path: str, site: str
+) -> None:
+    assert send(server, "GET", path, Sec_Fetch_Site=site).status == 403
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_a_page_of_this_server_may_ask_and_a_person_at_the_address_bar(
+    server: Served, site: str
+) -> None:
+    own = {"Host": f"localhost:{server.port}", "Sec_Fetch_Site": site}
+    assert send(server, "GET", "/health", **own).status == 200
+    own["Origin"] = f"http://localhost:{server.port}"
+    assert post(server, "/mcp", request("tools/list"), **own)["result"]["tools"]
+
+
+@pytest.mark.parametrize("name", ["origin", "sec-fetch-site"])
+def test_each_of_two_headers_that_tell_of_a_page_is_judged(name: str) -> None:
+    """It is not enough that the first one is ours."""
+    good, bad = {"origin": (b"http://localhost", b"http://evil.example")}.get(
+        name, (b"same-origin", b"cross-site")
+    )
+    hosts = transport.Hosts(frozenset({"localhost"}))
+    for pair in ((good, bad), (bad, good)):
+        headers = [(b"host", b"localhost"), *((name.encode(), each) for each in pair)]
+        refusal = hosts.refuse(Headers(raw=headers))
+        assert refusal is not None
+        assert refusal.status_code == 403
+    assert hosts.refuse(Headers(raw=[(b"host", b"localhost"), (name.encode(), good)])) is None
+
+
+# --- In our words ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/*", "application/json;q=0.9"])
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+def test_a_client_that_takes_only_json_gets_its_answer_as_json(
+    server: Served, accept: str, mode: str
+) -> None:
+    headers = {"Content_Type": "application/json", "Accept": accept}
+    asked = request("tools/list")
+    if mode == "modern":
+        headers |= {"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/list"}
+        prefix = "io.modelcontextprotocol/"
+        asked["params"]["_meta"] = {
+            prefix + "protocolVersion": "2026-07-28",
+            prefix + "clientInfo": {"name": "test", "version": "1"},
+            prefix + "clientCapabilities": {},
+        }
+
+    answer = send(server, "POST", "/mcp", json.dumps(asked), **headers)
+
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json"), answer
+    assert len(json.loads(answer.body)["result"]["tools"]) == 7
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "*/*", "text/*", None])
+def test_a_client_that_takes_a_stream_gets_one_whatever_else_it_names(
+    server: Served, accept: str | None
+) -> None:
+    headers = {"Content_Type": "application/json"} | ({"Accept": accept} if accept else {})
+    answer = send(server, "POST", "/mcp", json.dumps(request("tools/list")), **headers)
+
+    assert answer.status == 200
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+
+
+def test_a_client_that_takes_neither_is_told_so_in_one_sentence(server: Served) -> None:
+    headers = {"Content_Type": "application/json", "Accept": "text/html, image/png"}
+    answer = send(server, "POST", "/mcp", json.dumps(request("tools/list")), **headers)
+
+    assert answer.status == 406
+    assert json.loads(answer.body)["error"].startswith("mnelo answers in application/json or ")
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/"])
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        *((each, -32700) for each in ("[[[", "", "\ud800", "[" * 100_000, "{'a': 1}")),
+        *((each, -32600) for each in ("{}", "[]", "5", '{"jsonrpc": "2.0", "id": {}}')),
+        ('{"jsonrpc": "2.0", "id": 1, "method": 5, "params": []}', -32600),
+    ],
+)
+def test_what_is_no_message_is_refused_in_our_own_words(
+    server: Served, path: str, body: str, code: int
+) -> None:
+    """Clients once read of "8 validation errors for union[JSONRPCRequest,..."."""
+    sent = body.encode("utf-8", "surrogatepass").decode("latin-1")
+    kind = {"Content_Type": "application/json", "Accept": "application/json, text/event-stream"}
+    answer = send(server, "POST", path, sent, **kind)
+
+    assert answer.status == 400
+    error = json.loads(answer.body)["error"]
+    assert error["code"] == code
+    assert error["message"] in {
+        "The request is no JSON that mnelo can read.",
+        "The request is no JSON-RPC message: one object with jsonrpc, method and id.",
+    }
 
 
 def test_a_wrong_method_is_told_the_right_one(server: Served) -> None:
@@ -295,8 +414,14 @@ def test_without_the_token_there_is_only_401(guarded: Served, method: str, path:
     assert wrong.headers["WWW-Authenticate"].endswith('error="invalid_token"')
 
 
-def test_health_is_open_where_the_rest_needs_a_token(guarded: Served) -> None:
-    assert guarded.health()["name"] == "mnelo"
+def test_health_is_open_where_the_rest_needs_a_token_but_says_only_that_the_server_is_up(
+    guarded: Served,
+) -> None:
+    """Whoever could reach the port was once told the path of the database."""
+    assert guarded.health() == guarded.health("wrong") == {"name": "mnelo", "status": "ok"}
+
+    assert guarded.health(TOKEN)["pid"] == guarded.process.pid
+    assert Path(guarded.health(TOKEN)["database"]) == guarded.home / "memory.db"
 
 
 @TRANSPORTS

@@ -175,8 +175,11 @@ class Served:
         """All that the server has said so far."""
         return _stderr(self.home).read_text("utf-8")
 
-    def health(self) -> dict[str, Any]:
-        with urllib.request.urlopen(self.url + "/health", timeout=5) as reply:  # noqa: S310
+    def health(self, token: str = "") -> dict[str, Any]:
+        """What /health answers, to those who bring the token where one is given."""
+        bearer = {"Authorization": f"Bearer {token}"} if token else {}
+        asked = urllib.request.Request(self.url + "/health", headers=bearer)  # noqa: S310
+        with urllib.request.urlopen(asked, timeout=5) as reply:  # noqa: S310
             return dict(json.load(reply))
 
     def end(self, sign: signal.Signals = signal.SIGTERM, seconds: float = 20) -> int:
