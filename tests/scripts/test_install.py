@@ -156,10 +156,11 @@ def listing(folder: Path) -> dict[str, tuple[int, int, str]]:
 def code(folder: Path) -> dict[str, bytes]:
     """What lives of a checkout, or was brought from one."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    packages = packages_in(paths)
     return {
         name: path.read_bytes()
         for name, path in paths.items()
-        if path.is_file() and lives(name, packages_in(paths), installing=True)
+        if lives(name, packages, installing=True) and path.is_file()
     }
 
 
