@@ -16,8 +16,8 @@ take 15 to 35 µs (Python 3.11, one busy core). Those of five hits are 2.4 to 3.
 some thousand memories whose question needs no embedding, and 0.6 % of one that embeds it (e5).
 
 What is found in the texts of instruction_cases.py, of 50 that speak and of 50 innocent ones each:
-of those written before the rules 50 and 0. Of those written afterwards 25 (16 of 25 English, 9 of 25
-Chinese) and 0 at first sight, and 50 and 0 since the rules were widened for them. Of 30 and 30
+of those written before the rules 50 and 0. Of those written afterwards 25 (16 of 25 English, 9 of
+25 Chinese) and 0 at first sight, and 50 and 0 since the rules were widened for them. Of 30 and 30
 more, not kept, 11 and 0 at first sight, and 30 and 0 since they were widened once more. So of
 orders in words that nobody thought of, expect a third to a half to be found. None of 14,986 texts
 of LoCoMo, MemoryBank, RealMem, MemDaily and REALTALK is suspected.
