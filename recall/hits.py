@@ -29,7 +29,7 @@ Caution = Callable[..., Cautioned]
 
 SEED_DEPTH = 20  # of each lane, the best ones that may become a seed of the graph
 MAX_ENTITIES = 2  # entity hits beyond top_k
-MAX_BESIDE = 181  # tokens of a hit without its texts: at most 720 characters, and a part of one
+MAX_BESIDE = 151  # tokens of a hit without its texts: at most 600 characters, and a part of one
 MIN_CONTENT = 20  # tokens; a memory that is cut shorter says too little to be shown
 
 

@@ -12,19 +12,21 @@ other languages or in letters of other scripts that look alike, and whatever is 
 is not listed. So this is a help for those who read, and no wall.
 
 Every pattern is bounded and begins with a word, so time grows with length alone: 150 characters
-take about 20 µs (Python 3.11, one core).
+take 15 to 35 µs (Python 3.11, one busy core). Those of five hits are 2.4 to 3.8 % of a recall among
+some thousand memories whose question needs no embedding, and 0.6 % of one that embeds it (e5).
 
-What test_instructions.py finds in the texts of instruction_cases.py, English and Chinese alike, of
-50 that speak and of 50 innocent ones each: of those written before the rules 50 and 0. Of those
-written afterwards 25 (16 English, 9 Chinese) and 0 at first sight, and 50 and 0 since the rules
-were widened for them. Of 30 and 30 more, not kept, 11 and 0 at first sight, and 30 and 0 since; so
-of an order in words that nobody thought of, expect about every second or third to be found. None of
-23,728 texts of LoCoMo, MemoryBank, RealMem, MemDaily and REALTALK is suspected.
+What is found in the texts of instruction_cases.py, of 50 that speak and of 50 innocent ones each:
+of those written before the rules 50 and 0. Of those written afterwards 25 (16 of 25 English, 9 of
+25 Chinese) and 0 at first sight, and 50 and 0 since the rules were widened for them. Of 30 and 30
+more, not kept, 11 and 0 at first sight, and 30 and 0 since they were widened once more. So of
+orders in words that nobody thought of, expect a third to a half to be found. None of 14,986 texts
+of LoCoMo, MemoryBank, RealMem, MemDaily and REALTALK is suspected.
 """
 
 import re
 import unicodedata
 from collections.abc import Sequence
+from string import ascii_lowercase
 
 from text.folding import fold
 
@@ -44,14 +46,14 @@ def speaks(text: str) -> bool:
     sentences = lines if one_line else " ".join(lines.split())
     return (
         _has_english(sentences)
-        or (_HAN_SIGN.search(lines) is not None and _has(_CHINESE, sentences))
+        or (not lines.isascii() and bool(_HAN_SIGN.search(lines)) and _has(_CHINESE, sentences))
         or _has(_MARKERS, lines)
     )
 
 
 def _has_english(text: str) -> bool:
-    # A text in ASCII is cut into words sooner by its signs.
-    words = text.translate(_SIGNS).split() if text.isascii() else _WORD.findall(text)
+    # Bytes are cut into words much sooner than characters.
+    words = text.encode(errors="replace").translate(_WORD_BYTES).split()
     found = _IN_ENGLISH.keys() & words
     return any(_gives(pattern, text) for word in found for pattern in _IN_ENGLISH[word])
 
@@ -465,8 +467,7 @@ _MARKERS: Sequence[_Way] = (
     ),
 )
 
-_WORD = re.compile("[a-z_]{2,20}")
-_SIGNS = str.maketrans(dict.fromkeys(".,;:!?()[]{}<>|/\\\"'`*#-+=~&%$@^", " "))
-_IN_ENGLISH: dict[str, list[re.Pattern[str]]] = {}
+_WORD_BYTES = bytes(code if chr(code) in f"{ascii_lowercase}_" else 32 for code in range(256))
+_IN_ENGLISH: dict[bytes, list[re.Pattern[str]]] = {}
 for _word, _pattern in _ENGLISH:
-    _IN_ENGLISH.setdefault(_word, []).append(_pattern)
+    _IN_ENGLISH.setdefault(_word.encode(), []).append(_pattern)
