@@ -336,7 +336,7 @@ def test_an_upgrade_and_an_uninstallation_keep_what_is_the_persons_own(home: Hom
     own = {
         data / "memory.db": "mine",
         data / "config.toml": "# mine",
-        home.token: "my-own-token",
+        home.token: "my-own-token-of-some-length",
         live / "scripts" / "mine.py": "mine",
     }
     old = {live / "memory.py": "old", live / "renamed.py": "old"}
@@ -344,6 +344,7 @@ def test_an_upgrade_and_an_uninstallation_keep_what_is_the_persons_own(home: Hom
     for file, text in (own | old | listed).items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+    home.token.chmod(0o600)
     home.install(MNELO_HOME=str(data))
     assert code(live) == code(ROOT) | {"scripts/mine.py": b"mine"}
     (backup,) = (live / ".sync-backups").iterdir()
