@@ -21,7 +21,7 @@ from store.sqlite.statements import (
 from text import words
 
 MAX_BACKFILL = 1000  # texts searched for a name that is new
-READ_AT_ONCE = 1000  # texts read for new names in one transaction, or before one that writes
+READ_AT_ONCE = 1000  # texts read for new names in the transaction that brings them
 
 Unread = tuple[str, int]
 """A name's key, and the last chunk that was there before it."""

@@ -6,7 +6,6 @@ a short one. What a kill leaves is found by whoever writes next, and when the fi
 """
 
 from store.sqlite.name_search import (
-    READ_AT_ONCE,
     Unread,
     put_unread_names,
     seqs_with_name,
@@ -14,6 +13,8 @@ from store.sqlite.name_search import (
 )
 from store.sqlite.open_file import OpenFile
 from store.sqlite.statements import fetch_all, log, to_json
+
+READ_BETWEEN = 20_000  # texts read between two transactions: about what a kill undoes
 
 # What was found, of what is still there: others have written meanwhile.
 PUT_FOUND = """
@@ -44,7 +45,7 @@ class UnreadNames:
         with self._database.reader() as db:
             waiting = iter(unread_names(db))
             found: dict[Unread, list[int]] = {}
-            left = READ_AT_ONCE
+            left = READ_BETWEEN
             while left > 0 and (name := next(waiting, None)):
                 found[name], count = seqs_with_name(db, *name)
                 left -= count
