@@ -80,7 +80,7 @@ def _question(chance: Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(more, marks=pytest.mark.long) for more in range(2, 40))]
+    "seed", [3, *(pytest.param(more, marks=pytest.mark.long) for more in range(4, 14))]
 )
 def test_whoever_met_the_rows_in_another_order_answers_the_same(
     open_memory: Open, tmp_path: Path, seed: int
