@@ -286,6 +286,10 @@ MESSAGES: dict[str, dict[str, str]] = {
         "en": "{name} has {size} items; at most {limit} are allowed.",
         "zh": "{name} 有 {size} 项；最多允许 {limit} 项。",
     },
+    "input.names": {
+        "en": "{name} has {size} ids, names and aliases; at most {limit} are allowed in one call.",
+        "zh": "{name} 共有 {size} 个 ID、名称和别名；一次调用最多允许 {limit} 个。",
+    },
     "input.control": {
         "en": "{name} has a control or invisible character; only printable ones are allowed.",
         "zh": "{name} 含有控制字符或不可见字符；只允许可打印字符。",

@@ -24,6 +24,7 @@ Schema = dict[str, Any]
 
 STRATEGIES = ("rrf", "vector_only", "graph_only", "meta_only", "entity_only", "cue_only")
 MAX_BATCH = 10_000
+MAX_NAMES = 500  # of all entities of one call: each is looked for in the texts that are there
 TARGETS = ("chunk", "entity", "relation")
 CONTROLS = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # categories of control characters
 
@@ -209,6 +210,20 @@ class Items:
         if len(items) > self.max_items:
             raise InvalidInput("input.items", name=name, size=len(items), limit=self.max_items)
         return [self.item.read(f"{name}[{at}]", item) for at, item in enumerate(items)]
+
+
+@dataclass(frozen=True, slots=True)
+class Entities(Items):
+    """A list of entities, with no more ids, names and aliases in all than one call may bring."""
+
+    max_names: int = MAX_NAMES
+
+    def read(self, name: str, value: Any) -> list[Any]:
+        entities = Items.read(self, name, value)
+        size = sum(1 + bool(each["name"]) + len(each["aliases"]) for each in entities)
+        if size > self.max_names:
+            raise InvalidInput("input.names", name=name, size=size, limit=self.max_names)
+        return entities
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,13 +419,14 @@ def contract(config: Config) -> Contract:
 def _remember(config: Config, home: tzinfo) -> Table:
     edge = {name: replace(field, doc="") for name, field in _relation(home).items()}
     entities = Fields(_entity(), lambda text: {"id": text})
+    about = f"What it is about; or just ids; at most {MAX_NAMES} ids, names and aliases"
     return {
         "content": Argument(
             Text(config.limits_content_bytes), "One self-contained fact", None, True
         ),
         "source": Argument(Name(200), "Where it is from", "manual"),
         "importance": Argument(Number(0, 1), "0 trivial, 1 vital", 0.5),
-        "entities": Argument(Items(entities), "What it is about; or just ids", list),
+        "entities": Argument(Entities(entities), about, list),
         "relations": Argument(Items(Fields(edge)), "Facts between entities", list),
         "tags": Argument(NAMES, "Labels to filter by", list),
         "session_id": Argument(Name(200), "Conversation or project", "default"),

@@ -131,14 +131,15 @@ class Index(Fields):
     def _with_neighbours(self, found: Found, idf: Floats) -> Floats:
         """BM25 where the frequency of a term also counts the neighbours."""
         score = np.zeros(self.count + 1, np.float32)  # the last one stands for no chunk
-        frequent = found.counts * FREQUENT > self.count
+        # By live chunks alone: terms of another order add up to another last digit.
+        frequent = found.counts * FREQUENT > self.size
         if frequent.any():
             norm = _norm(self.field("around"), self.averages().around)
             for place in np.flatnonzero(frequent).tolist():
                 near = self._frequencies(found.of_terms(place, place + 1))
                 score[:-1] += _saturated(idf[place : place + 1], near, norm)
             found = found.of_others(frequent)
-        portion = max(1, MAX_CELLS // len(score))
+        portion = max(1, MAX_CELLS // (self.size + 1))
         for start in range(0, len(idf), portion):
             part = found.of_terms(start, start + portion)
             if len(part.rows):
@@ -268,11 +269,11 @@ def _standard(values: Floats, known: Mask) -> Floats:
     count = int(np.count_nonzero(known))
     if not count:
         return np.zeros(len(values), np.float32)
-    standard: Floats = values - (
-        values if count == len(values) else values[known]
-    ).sum() / np.float32(count)
+    whole = values if count == len(values) else values[known]
+    standard: Floats = values - np.float32(whole.sum(dtype=np.float64) / count)
     if count < len(values):
         standard *= known
-    deviation = float(standard @ standard / count) ** 0.5
+    # Exact enough that the order of the rows, which differs between processes, does not show.
+    deviation = float(np.square(standard, dtype=np.float64).sum() / count) ** 0.5
     standard *= np.float32(1 / max(deviation, MIN_DEVIATION))
     return standard

@@ -70,7 +70,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class CueHits:
-    """What a search found, best first, with scores of about 0 to 1; `way` explains a seq."""
+    """What a search found, best first, with scores of about 0 to 1; `explain` tells why a seq is among them."""
 
     seqs: list[int]
     scores: list[float]
@@ -313,11 +313,15 @@ class CueIndex:
         if self._bare[at]:
             known = slice(len(own))  # more may have come since
             event = np.flatnonzero((self._event == self._event[at])[known] & self._live[known])
-            best = int(self._seq[event[np.argmax(own[event])]]) if len(event) else None
-            return Explanation([], "event", best)
+            best = max(event.tolist(), key=lambda row: (own[row], self._earlier(row)), default=None)
+            return Explanation([], "event", None if best is None else int(self._seq[best]))
         beside = [row for row in self._beside(at) if row < len(own) and own[row] > 0]
         origin = max(beside, key=lambda row: float(own[row]), default=None)
         return Explanation([], "discourse", None if origin is None else int(self._seq[origin]))
+
+    def _earlier(self, at: int) -> tuple[int, ...]:
+        """The greater, the earlier a row stands in its session, whenever it became known here."""
+        return tuple(-part for part in self._thread[at][:3])
 
     def _beside(self, at: int) -> Iterator[int]:
         """The neighbours of a row in its event."""

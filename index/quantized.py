@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.types import Vectors
-from index.matrix import NO_VECTOR, nth_highest
+from index.matrix import NO_VECTOR, nth_highest, products
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint64]
@@ -80,7 +80,7 @@ class Codes:
         best = np.full(chunks, NO_VECTOR, np.float32)
         if self._centre is None:
             if len(self._early) and self._early.shape[1] == len(query):
-                np.maximum.at(best, self._early_owners, self._early @ query)
+                np.maximum.at(best, self._early_owners, products(self._early, query))
         elif len(self._centre) == len(query):
             near = self._near(query, self._centre)
             owners = self._owners[: self._count]

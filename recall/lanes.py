@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -308,7 +309,7 @@ def _said_by(query: Query) -> list[Rows]:
     """The rows in scope of each source or speaker that the query names."""
     source, speaker = query.index.field("source"), query.index.field("speaker")
     within = query.within()
-    groups = query.index.names.named(query.names)
+    groups = query.index.names.named(sorted(query.names))  # sums of another order differ
     said = [np.isin(source, numbers) | np.isin(speaker, numbers) for numbers in groups]
     rows = [np.flatnonzero(each if within is None else each & within) for each in said]
     return [each.astype(np.int32) for each in rows if len(each)]
@@ -427,7 +428,11 @@ def _step(
     seen: Collection[int],
     order: Mapping[int, int],
 ) -> dict[int, _Reached]:
-    """The heaviest live nodes in scope that are one hop further; of equal ones the newer chunk."""
+    """The heaviest live nodes in scope that are one hop further.
+
+    Of equal ones the newer chunk, then the entity whose id sorts first: not the number of its
+    node, which is the order in which this process came to know it.
+    """
     nodes = list(frontier)
     places, others, weights = _steps(query, np.array(nodes, np.int64), list(frontier.values()))
     total: dict[int, int] = {}
@@ -439,11 +444,19 @@ def _step(
             total[node] += weight
         elif node not in seen:
             total[node], came[node] = weight, nodes[at]
-    heaviest = sorted(((weight, node) for node, weight in total.items()), reverse=True)
-    live = _first_live(view, query, [node for _, node in heaviest])
+    live = _first_live(view, query, sorted(total, key=partial(_before, query, total)))
     return {
         node: _Reached(total[node] / EXACT, (*frontier[came[node]].path, node)) for node in live
     }
+
+
+def _before(query: Query, weights: Mapping[int, int], node: int) -> tuple[int, int, str]:
+    """What nodes are sorted by: only what the file says."""
+    return (
+        (-weights[node], -node, "")
+        if node > 0
+        else (-weights[node], 0, query.links.entity_id(node))
+    )
 
 
 def _steps(

@@ -1,38 +1,38 @@
 """Writing entities, the names that lead to them, and which chunks mention them.
 
 An entity is led to by its id, its name, its aliases, and the codes in these. A name that is new is
-looked for in the texts that were there before, newest first. Which chunk mentions which entity is
-collected, and written at the very end of the transaction.
+looked for in the texts that were there before, newest first (name_search.py). Which chunk mentions
+which entity is collected, and written at the very end of the transaction.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from core.errors import NotFound
 from core.types import NewEntity
 from index.analysis import Indexed
 from index.links import Spellings
-from store.sqlite.nul import quoted
+from store.sqlite.name_search import (
+    READ_AT_ONCE,
+    put_unread_names,
+    seqs_with_name,
+    unread_names,
+)
 from store.sqlite.statements import (
     LATEST_ENTITY,
     SPELLED,
-    bounds_of_prefix,
     detail_json,
     entity_id_of,
     fetch_all,
     fetch_named,
     near_names,
     to_json,
-    trigrams_of,
 )
 from store.sqlite.text_rows import TextRows
 from store.sqlite.transaction import Transaction
 from text import words
-
-MAX_BACKFILL = 1000  # texts searched for a name that is new
 
 INSERT_ENTITY = """
     INSERT INTO entities (
@@ -56,22 +56,6 @@ PUT_MENTION = """
     INSERT INTO mentions VALUES (?, ?, ?)
     ON CONFLICT DO UPDATE SET origin = excluded.origin WHERE origin = 'found'
 """
-
-# Live texts that may have a piece of a name in them, newest first; for a piece of one or two
-# characters by the beginnings of trigrams.
-_HAVING = """
-    SELECT s.seq, s.content || char(10) || s.metadata
-    FROM ({0}) found CROSS JOIN searchable s ON s.seq = found.seq
-    WHERE EXISTS (SELECT 1 FROM chunks c WHERE c.seq = found.seq AND c.valid_until IS NULL)
-"""
-HAVING_PIECE = _HAVING.format("""
-    SELECT rowid AS seq FROM trigrams
-    WHERE trigrams MATCH :trigrams AND rowid <= :last ORDER BY rowid DESC
-""")
-HAVING_SHORT_PIECE = _HAVING.format("""
-    SELECT DISTINCT doc AS seq FROM trigram_terms
-    WHERE term >= :low AND term < :high AND doc <= :last ORDER BY seq DESC
-""")
 
 
 class EntityRows:
@@ -230,22 +214,22 @@ class EntityRows:
         return [row[0] for row in fetch_all(self._db, ENTITIES_NAMED, (to_json(names),))]
 
     def link_new_names(self) -> None:
-        """Link the live chunks that had a name before it was known as one."""
-        for entity_id, key, last in self._new_names:
-            # By one piece of it, since a text may have more spaces between its words.
-            literal = key.split(".")[0] if any(words.codes(key)) else max(key.split(" "), key=len)
-            having = (row for row in self._having(literal, last) if literal in row[1])
-            for seq, text in islice(having, MAX_BACKFILL):
-                if words.has_folded_name(text, key):
-                    self.mention(seq, [entity_id], "found")
+        """Link the live chunks that had a name before it was known as one.
 
-    def _having(self, piece: str, last: int) -> Iterator[tuple[int, str]]:
-        """Live chunks up to `last` that may have a folded piece in them, and their folded texts."""
-        low, high = bounds_of_prefix(piece)
-        trigrams = " AND ".join(map(quoted, trigrams_of(piece)))
-        bound = {"trigrams": trigrams, "low": low, "high": high, "last": last}
-        sql = HAVING_PIECE if trigrams else HAVING_SHORT_PIECE
-        return ((seq, words.fold(text)) for seq, text in self._db.execute(sql, bound))
+        While this transaction goes on others wait, so most of many names wait until it is over.
+        """
+        left, waiting = READ_AT_ONCE, unread_names(self._db) if self._new_names else []
+        known = len(waiting)
+        for entity_id, key, last in self._new_names:
+            if left <= 0:
+                waiting.append((key, last))
+                continue
+            seqs, count = seqs_with_name(self._db, key, last)
+            left -= count
+            for seq in seqs:
+                self.mention(seq, [entity_id], "found")
+        if len(waiting) > known:
+            put_unread_names(self._db, waiting)
 
     def write_mentions(self) -> None:
         rows = sorted((*linked, origin) for linked, origin in self._mentions.items())

@@ -72,7 +72,7 @@ NAMED = f"""
     JOIN entities e ON e.id = a.entity_id
     WHERE {LIVE_ENTITY} AND (:asof IS NULL OR a.valid_from <= :asof)
     AND (:kind IS NULL OR e.kind = :kind COLLATE NOCASE)
-    ORDER BY length(a.key) DESC, e.importance DESC, e.id
+    ORDER BY length(a.key) DESC, e.importance DESC, e.id, a.key
 """
 
 EDGE_COLUMNS = """

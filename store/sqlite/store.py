@@ -41,6 +41,7 @@ from store.sqlite.recall_counts import (
 from store.sqlite.statements import MODEL_VERSION, PUT_META, fetch_one
 from store.sqlite.turns import TurnWrites
 from store.sqlite.undo import undo_record
+from store.sqlite.unread_names import UnreadNames
 from store.sqlite.upkeep import Upkeep
 from store.sqlite.vectors import make_vectors_table, model_of, record_model
 
@@ -59,10 +60,18 @@ class SqliteStore(Database):
         self.schema_version = SCHEMA_VERSION
         self.file = self
         self.cues = CueWrites(self, self.snapshots.cues)
-        self.after_writing = self.cues.index_new
+        self._unread_names = UnreadNames(self)
+        self.after_writing = self._follow_up
+        if not self.read_only:
+            self._unread_names.read()  # what a kill has left
         self.turns, self.entries = TurnWrites(self), EntryWrites(self)
         self.next_vectors, self.erasure = NextVectors(self), Erasure(self)
         self.upkeep = Upkeep(self)
+
+    def _follow_up(self) -> None:
+        """Do what a transaction left for afterwards, while which no other writer should wait."""
+        self._unread_names.read()
+        self.cues.index_new()
 
     def intake(self, listed: Set[str], made_by: str = "", records: int = 0) -> Intake:
         return Intake(self, listed, made_by, records)

@@ -291,3 +291,16 @@ def test_in_chinese_the_refusals_are_chinese(
 ) -> None:
     monkeypatch.setenv("MNELO_MEMORY_LANG", "zh")
     assert refusal(tools, tool, arguments).startswith(sentence)
+
+
+def test_the_names_of_all_entities_of_one_call_are_bounded(tools: Contract) -> None:
+    entities = [{"id": f"e{n}", "aliases": [f"a{n}x{m}" for m in range(9)]} for n in range(50)]
+    given: dict[str, Any] = {"content": "x", "entities": entities}
+    assert len(tools.read("memory_remember", given)["entities"]) == 50
+    entities[7]["name"] = "one more"
+    said = refusal(tools, "memory_remember", given)
+    assert said.startswith("entities has 501 ids, names and aliases; at most 500 are allowed")
+    with pytest.raises(InvalidInput, match=r"^items\[0\]\.entities has 501"):
+        tools.read_many("memory_remember", [given])
+    schema = tools.schema("memory_remember")["properties"]["entities"]
+    assert "at most 500" in schema["description"]

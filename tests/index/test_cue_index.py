@@ -160,6 +160,16 @@ def search(
     return index.search(cues, limit, edges, **more).seqs  # type: ignore[arg-type]
 
 
+def test_why_a_memory_is_found_does_not_depend_on_which_came_first() -> None:
+    given = [row(1, 7), row(2, 7), row(3)]
+    grown = CueIndex(given[1:], 30 * MINUTE)
+    grown.add(given[0])
+    whys = [
+        each.search([7], 9, DISCOURSE).explain(3) for each in (CueIndex(given, 30 * MINUTE), grown)
+    ]
+    assert [why.origin for why in whys] == [1, 1]
+
+
 def test_rarer_cues_weigh_more_and_more_cues_more_than_fewer() -> None:
     index = made([row(1, 1, 2), row(2, 1), row(3, 2, 3), row(4, 2), row(5, 4)])
     assert search(index, 1, 2) == [1, 2, 4, 3]

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from config import Config
+from memories import Open
 from memory import Memory
+from recall.lanes import MAX_REACHED
 
 QUESTIONS = {
     "vector": ("How do I get my automobile repaired?", "The garage fixed the brakes of my car"),
@@ -86,3 +88,39 @@ def test_of_equal_texts_the_one_spelled_like_the_question_comes_first(wordless: 
         wordless.remember(f"the {then} one")
         for asked in (first, then):
             assert found(wordless, asked, "meta") == [f"the {asked} one"]
+
+
+# --- Steps of the graph ----------------------------------------------------------------
+
+
+def chunks(memory: Memory, question: str, hops: int) -> list[str]:
+    hits = memory.recall(question, strategy="graph_only", graph_hops=hops, top_k=50, max_tokens=0)
+    return [hit["content"] for hit in hits["hits"] if hit["chunk_id"].startswith("chunk_")]
+
+
+def test_a_hop_ends_at_the_heaviest_few_nodes(wordless: Memory) -> None:
+    items = [{"content": f"ledger page {n}", "entities": ["Ann"]} for n in range(40)]
+    wordless.remember_many(items)
+    assert len(chunks(wordless, "Ann", 1)) == MAX_REACHED
+
+
+def test_what_few_mention_leads_further_than_what_many_do(wordless: Memory) -> None:
+    wordless.remember("the tide table", entities=["harbour master"])
+    wordless.remember_many([{"content": f"page {n}", "entities": ["ledger"]} for n in range(15)])
+    wordless.remember("lantern oil", entities=["ledger", "harbour master"])
+    first, second, *_ = chunks(wordless, "lantern oil", 2)
+    assert first == "the tide table"
+    assert second.startswith("page")
+
+
+def test_entities_of_one_weight_are_reached_in_the_order_of_their_ids(open_memory: Open) -> None:
+    memory = open_memory()
+    memory.remember("lantern oil", entities=["ledger"])
+    memory.recall("lantern")  # what comes now is new to who has been asked before
+    for name in ("zinc", "brass", "copper"):
+        memory.relate("ledger", name, "lists")
+    fresh = open_memory()
+    for each in (memory, fresh):
+        hits = each.recall("lantern oil", strategy="graph_only", graph_hops=2)["hits"]
+        found = [hit["entity_id"] for hit in hits if "entity_id" in hit]
+        assert found == ["ledger", "brass"]

@@ -391,6 +391,15 @@ def test_only_the_memory_after_a_question_may_be_its_answer(open_memory: Open) -
     assert answers == {"behind a blue door"}
 
 
+def test_the_first_of_a_session_answers_no_question_of_another(open_memory: Open) -> None:
+    memory = open_memory()
+    memory.remember("the kettle stands in the attic", session_id="a")
+    memory.remember("where is the kettle?", session_id="z")  # the last row of all
+    hits = memory.recall("kettle", explain=True)["hits"]
+    assert len(hits) == 2
+    assert not [hit for hit in hits if "answer" in hit["explain"]["evidence"]]
+
+
 def test_nobody_is_called_manual(wordless: Memory) -> None:
     # The source of whoever names none was a name like any other, so that a question about a
     # manual named every such memory.
