@@ -70,7 +70,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class CueHits:
-    """What a search found, best first, with scores of about 0 to 1; `explain` tells why a seq is among them."""
+    """What a search found, best first, with scores of about 0 to 1; `explain` says why."""
 
     seqs: list[int]
     scores: list[float]
