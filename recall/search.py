@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, cast
 
@@ -138,7 +138,10 @@ class Searcher:
             return {lane: attempt(views["graph"], query) for lane, attempt in run.items()}
         first, others = list(run)[:1], list(run)[1:]
         running = {lane: self._pool.submit(run[lane], views[lane], query) for lane in others}
-        outcomes = {lane: run[lane](views[lane], query) for lane in first}
+        try:
+            outcomes = {lane: run[lane](views[lane], query) for lane in first}
+        finally:  # also after a signal: whoever borrows these views next must have them alone
+            wait(running.values())
         return outcomes | {lane: future.result() for lane, future in running.items()}
 
     def _side_by_side(self, index: Index) -> bool:

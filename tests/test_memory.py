@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from memories import Open
 from memory import CLIENT, Memory
 from recall import search
 from recall.hits import Fused, fuse
+from recall.lanes import INDEPENDENT_LANES
+from recall.query import Ranking
 
 
 def contents(memory: Memory, query: str, **arguments: Any) -> list[str]:
@@ -414,6 +417,30 @@ def test_lanes_in_one_thread_answer_as_lanes_side_by_side(open_memory: Open) -> 
     memory.close()
     alone = open_memory(model=HashEmbedder(), recall_concurrent=False)
     assert alone.recall("boat 7 pier 1", top_k=10) == together
+
+
+def test_an_interrupted_recall_gives_no_view_back_that_a_lane_still_uses(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = open_memory(model=HashEmbedder(), recall_concurrent=True)
+    memory.remember("the red boat")
+    going_on, ended = threading.Event(), threading.Event()
+
+    def interrupted(*_: object) -> Ranking:
+        assert going_on.wait(10)
+        raise KeyboardInterrupt
+
+    def slow(*_: object) -> Ranking:
+        going_on.set()
+        time.sleep(0.2)
+        ended.set()
+        return Ranking()
+
+    monkeypatch.setitem(INDEPENDENT_LANES, "vector", interrupted)
+    monkeypatch.setitem(INDEPENDENT_LANES, "meta", slow)
+    with pytest.raises(KeyboardInterrupt):
+        memory.recall("boat")
+    assert ended.is_set()
 
 
 @pytest.mark.parametrize(("setting", "at_three"), [("auto", True), ("on", True), ("off", False)])

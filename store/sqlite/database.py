@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any
@@ -36,6 +36,7 @@ from store.sqlite.writer import Writer
 from store.types import CueSettings
 
 CHECK_WHOLE_BELOW = 64 << 20  # bytes; larger files are checked whole by the health check
+CLOSE_SECONDS = 5.0  # how long the connections that other threads use are waited for
 LARGE_LOG = 16 << 20  # bytes; a write-ahead log that has grown beyond is brought in at once
 OPEN_HERE = Counter[tuple[int, int] | None]()
 """How often this process has each file open."""
@@ -79,9 +80,14 @@ class Database:
             self._db = self._open()
 
     def close(self) -> None:
-        """Close every connection; the last one out leaves the whole memory in the one file."""
+        """Close every connection; the last one out leaves the whole memory in the one file.
+
+        One that another thread does not give back in time is left to that thread.
+        """
+        deadline = time.monotonic() + CLOSE_SECONDS
         for db in reversed(self._all):
-            db.close()
+            while not _closed(db) and time.monotonic() < deadline:
+                time.sleep(0.01)
         if self._all:
             OPEN_HERE[self._identity] -= 1
         self._all.clear()
@@ -294,7 +300,8 @@ class Database:
             try:
                 yield db
             finally:
-                self._all.remove(db)
+                with suppress(ValueError):  # all were closed meanwhile
+                    self._all.remove(db)
                 db.close()
 
     def sizes(self) -> dict[str, int]:
@@ -320,6 +327,15 @@ class Database:
             except apsw.BusyError:
                 return False
             return True
+
+
+def _closed(db: apsw.Connection) -> bool:
+    """Close a connection; False while another thread uses it."""
+    try:
+        db.close()
+    except apsw.ThreadingViolationError:
+        return False
+    return True
 
 
 # --- Opening ---------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
@@ -313,3 +314,28 @@ def test_a_log_that_is_missing_or_cut_after_a_kill_is_told_once(
     store.close()
     again.close()
     assert not is_log_lost(path)
+
+
+# --- Closing ---------------------------------------------------------------------------
+
+COUNTS = """
+    WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+    SELECT max(i) FROM n
+"""
+
+
+def test_a_memory_is_closed_though_a_thread_still_reads(open_memory: Open) -> None:
+    memory = open_memory()
+    reading, counted = threading.Event(), []
+
+    def read() -> None:
+        with sqlite_of(memory).reader() as db:
+            reading.set()
+            counted.extend(db.execute(COUNTS, (2_000_000,)))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert reading.wait(10)
+    memory.close()
+    thread.join()
+    assert counted == [(2_000_000,)]
