@@ -326,7 +326,8 @@ COUNTS = """
 
 def test_a_memory_is_closed_though_a_thread_still_reads(open_memory: Open) -> None:
     memory = open_memory()
-    reading, counted = threading.Event(), []
+    reading = threading.Event()
+    counted: list[object] = []
 
     def read() -> None:
         with sqlite_of(memory).reader() as db:
